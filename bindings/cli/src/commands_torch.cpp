@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plimsoll/version.h"
+
+#include "command.h"
+
+namespace plimsoll::cli {
+
+void add_torch_commands(Commands& commands) { static_cast<void>(commands); }
+
+std::string built_with_libtorch() { return libtorch_version(); }
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "plimsoll/base/error.h"
+
+#include "command.h"
+
+namespace plimsoll::cli {
+namespace {
+
+struct CommonFlags {
+  std::string json;
+  bool quiet = false;
+  bool progress = false;
+};
+
+void declare_common(CLI::App& app, CommonFlags& flags) {
+  app.add_option("--json", flags.json, "Write the result as JSON to FILE, '-' for standard output")
+      ->type_name("FILE");
+  app.add_flag("--quiet", flags.quiet, "Print nothing but errors");
+  app.add_flag("--progress", flags.progress, "Show progress also where there is no terminal");
+}
+
+std::string footer(const Command& command) {
+  std::string text = "Examples:";
+  for (const std::string& example : command.examples()) text += "\n  " + example;
+  return text;
+}
+
+ExitCode exit_code_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kInvalidArgument:
+    case ErrorCode::kInvalidFile:
+    case ErrorCode::kUnsupported:
+      return kBadUsage;
+    case ErrorCode::kInfeasibleBudget:
+      return kInfeasible;
+    case ErrorCode::kDeviceOutOfMemory:
+    case ErrorCode::kHostOutOfMemory:
+    case ErrorCode::kDeviceError:
+      return kOutOfMemory;
+    case ErrorCode::kInterrupted:
+      return kInterruptedExit;
+    case ErrorCode::kDivergence:
+    case ErrorCode::kInternal:
+      return kOurBug;
+  }
+  return kOurBug;
+}
+
+void write_json(const CommonFlags& flags, const Json& result) {
+  if (flags.json.empty()) return;
+  const std::string text = result.dump(2) + "\n";
+  if (flags.json == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    std::fflush(stdout);
+  } else {
+    write_file(flags.json, text, "--json");
+  }
+}
+
+// Puts an error into the result, with the figures that scripts act on.
+void describe(const Error& error, Json& result) {
+  result["error"] = {{"code", error_code_name(error.code())}, {"message", error.what()}};
+  if (const auto* budget = dynamic_cast<const InfeasibleBudget*>(&error)) {
+    result["budget_bytes"] = budget->budget_bytes();
+    result["minimum_budget_bytes"] = budget->minimum_budget_bytes();
+    result["pinned_by"] = budget->pinned_by();
+  }
+}
+
+ExitCode run_command(Command& command, const CommonFlags& flags, Json& result) {
+  Console console({.quiet = flags.quiet,
+                   .force_progress = flags.progress,
+                   .json_on_stdout = flags.json == "-"});
+  try {
+    if (!flags.json.empty() && flags.json != "-") check_writable(flags.json, "--json");
+    const ExitCode code = command.run(console, result);
+    console.end_progress();
+    write_json(flags, result);
+    return code;
+  } catch (const Error& error) {
+    console.warn(fmt::format("plimsoll {}: {}", command.name(), error.what()));
+    describe(error, result);
+    if (error.code() == ErrorCode::kInfeasibleBudget || flags.json == "-")
+      write_json(flags, result);
+    return exit_code_of(error.code());
+  } catch (const std::bad_alloc&) {
+    console.warn(fmt::format("plimsoll {}: this machine's memory is exhausted", command.name()));
+    return kOutOfMemory;
+  }
+}
+
+}  // namespace
+
+int run_program(int argc, const char* const* argv, Commands commands, const std::string& libtorch) {
+  CLI::App app(
+      "Trains neural networks inside a fixed memory budget, bit-identical to stock LibTorch");
+  app.name("plimsoll");
+  app.set_version_flag("--version",
+                       fmt::format("plimsoll {} (LibTorch {})", PLIMSOLL_VERSION, libtorch));
+  app.require_subcommand(1);
+  CommonFlags flags;
+  Command* chosen = nullptr;
+  try {
+    for (const auto& command : commands) {
+      CLI::App* sub = app.add_subcommand(command->name(), command->summary());
+      sub->set_version_flag("--version",
+                            fmt::format("plimsoll {} (LibTorch {})", PLIMSOLL_VERSION, libtorch));
+      declare_common(*sub, flags);
+      command->declare(*sub);
+      sub->footer(footer(*command));
+      sub->callback([&chosen, pointer = command.get()] { chosen = pointer; });
+    }
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kDone : kBadUsage;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "plimsoll: {}\n", error.what());
+    return kOurBug;
+  }
+  try {
+    Console::catch_interrupts();
+    Json result = {
+        {"command", chosen->name()}, {"version", PLIMSOLL_VERSION}, {"libtorch", libtorch}};
+    return run_command(*chosen, flags, result);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "plimsoll {}: unexpected: {}\n", chosen->name(), error.what());
+    return kOurBug;
+  }
+}
+
+}  // namespace plimsoll::cli

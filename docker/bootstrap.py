@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Installs what a build of Plimsoll needs. The one script that people, images and CI share.
+
+Two parts, each idempotent and silent when there is nothing to do:
+  1. Debian packages (skipped, with a list of what is missing, where there is no apt or no root);
+  2. a virtual environment in the user's cache folder with LibTorch, CMake and the tools at the
+     exact versions and hashes of docker/lock/torch-VERSION.txt. The folder's name carries a hash
+     of the lock file, so that every checkout with the same lock shares one environment.
+Prints the environment's path on standard output and everything else on standard error.
+"""
+
+import argparse
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = [
+    "build-essential",
+    "ca-certificates",
+    "ccache",
+    "dataset-fashion-mnist",
+    "git",
+    "libbenchmark-dev",
+    "libcli11-dev",
+    "libgmock-dev",
+    "libgtest-dev",
+    "libprotozero-dev",
+    "libspdlog-dev",
+    "liburing-dev",
+    "nlohmann-json3-dev",
+    "python3-dev",
+    "python3-venv",
+    "zlib1g-dev",
+]
+
+
+def say(text):
+    print(f"bootstrap: {text}", file=sys.stderr, flush=True)
+
+
+def fail(text):
+    say(text)
+    sys.exit(4)
+
+
+def missing_packages():
+    if shutil.which("dpkg-query") is None:
+        say("this is not a Debian-like system: install the equivalents of " + " ".join(PACKAGES))
+        return []
+    query = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *PACKAGES],
+        capture_output=True, text=True, check=False)
+    installed = {line.split()[0] for line in query.stdout.splitlines()
+                 if line.endswith(" installed")}
+    return [package for package in PACKAGES if package not in installed]
+
+
+def install_packages():
+    missing = missing_packages()
+    if not missing:
+        return
+    prefix = []
+    if os.geteuid() != 0:
+        if shutil.which("sudo") is None:
+            fail("not root and no sudo; ask an administrator to run: apt-get install -y "
+                 + " ".join(missing))
+        prefix = ["sudo"]
+    say("installing Debian packages: " + " ".join(missing))
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["apt-get", "update", "-q"],
+                    ["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing]):
+        run = subprocess.run([*prefix, *command], env=environment, stdout=sys.stderr, check=False)
+        if run.returncode != 0:
+            fail(f"'{' '.join(command)}' ended with {run.returncode}; mend that and run again")
+
+
+def cache_folder():
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "plimsoll"
+
+
+def locks():
+    return sorted(path.stem.removeprefix("torch-") for path in (ROOT / "docker/lock").glob("torch-*.txt"))
+
+
+def environment_path(torch):
+    lock = ROOT / "docker/lock" / f"torch-{torch}.txt"
+    if not lock.exists():
+        fail(f"--torch {torch}: no lock file for this release; there is one for {', '.join(locks())}")
+    digest = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    return cache_folder() / f"torch-{torch}-{digest}", lock
+
+
+def make_environment(torch):
+    path, lock = environment_path(torch)
+    stamp = path / "complete"
+    if stamp.exists():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.parent / f"{path.name}.lock", "w", encoding="utf-8") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)  # a second checkout waits instead of downloading again
+        if stamp.exists():
+            return path
+        say(f"making the environment for LibTorch {torch} in {path} (5 GB, a few minutes)")
+        shutil.rmtree(path, ignore_errors=True)
+        steps = (
+            [sys.executable, "-m", "venv", str(path)],
+            [str(path / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+             "--require-hashes", "--only-binary", ":all:", "-r", str(lock)],
+        )
+        for step in steps:
+            run = subprocess.run(step, stdout=sys.stderr, check=False)
+            if run.returncode != 0:
+                shutil.rmtree(path, ignore_errors=True)
+                fail(f"'{' '.join(step)}' ended with {run.returncode}; nothing half-made was kept")
+        stamp.touch()
+    return path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--torch", default="2.15.0", help="LibTorch release (default: %(default)s)")
+    parser.add_argument("--packages-only", action="store_true", help="Debian packages only")
+    options = parser.parse_args()
+    if sys.version_info < (3, 11):
+        fail(f"Python {sys.version.split()[0]} is too old: 3.11 or later is needed")
+    environment_path(options.torch)
+    install_packages()
+    if not options.packages_only:
+        print(make_environment(options.torch))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plimsoll/base/error.h"
+
+#include "command.h"
+
+namespace plimsoll::cli {
+namespace {
+
+// A command whose run() is the test's.
+class Probe : public Command {
+ public:
+  explicit Probe(std::function<ExitCode(Console&, Json&)> body) : body_(std::move(body)) {}
+  std::string name() const override { return "probe"; }
+  std::string summary() const override { return "Runs what a test wants"; }
+  std::vector<std::string> examples() const override {
+    return {"plimsoll probe", "plimsoll probe --json -"};
+  }
+  void declare(CLI::App& app) override { static_cast<void>(app); }
+  ExitCode run(Console& console, Json& result) override { return body_(console, result); }
+
+ private:
+  std::function<ExitCode(Console&, Json&)> body_;
+};
+
+int run_probe(std::vector<const char*> arguments, std::function<ExitCode(Console&, Json&)> body) {
+  Commands commands;
+  commands.push_back(std::make_unique<Probe>(std::move(body)));
+  arguments.insert(arguments.begin(), "plimsoll");
+  return run_program(static_cast<int>(arguments.size()), arguments.data(), std::move(commands),
+                     "2.0.0");
+}
+
+ExitCode succeed(Console& console, Json& result) {
+  console.print("a line for people");
+  result["answer"] = 42;
+  return kDone;
+}
+
+TEST(Program, JsonOnStandardOutputStandsAlone) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(run_probe({"probe", "--json", "-"}, succeed), kDone);
+  const Json result = Json::parse(::testing::internal::GetCapturedStdout());
+  EXPECT_EQ(result["command"], "probe");
+  EXPECT_EQ(result["answer"], 42);
+}
+
+TEST(Program, QuietPrintsNothing) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(run_probe({"probe", "--quiet"}, succeed), kDone);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(Program, MapsEachErrorToItsExitCode) {
+  ::testing::internal::CaptureStderr();
+  const auto thrower = [](auto error) {
+    return [error](Console&, Json&) -> ExitCode { throw error; };
+  };
+  EXPECT_EQ(run_probe({"probe"}, thrower(InvalidArgument("x"))), 2);
+  EXPECT_EQ(run_probe({"probe"}, thrower(InvalidFile("f", "line 1", "x"))), 2);
+  EXPECT_EQ(run_probe({"probe"}, thrower(InfeasibleBudget(1, 2, "op"))), 3);
+  EXPECT_EQ(run_probe({"probe"}, thrower(HostOutOfMemory("x", {}))), 4);
+  EXPECT_EQ(run_probe({"probe"}, thrower(InternalError("x"))), 70);
+  EXPECT_EQ(run_probe({"probe"}, thrower(std::runtime_error("x"))), 70);
+  EXPECT_EQ(run_probe({"probe"}, thrower(Interrupted())), 130);
+  EXPECT_EQ(run_probe({"probe", "--no-such-flag"}, succeed), 2);
+  EXPECT_EQ(run_probe({"nothing"}, succeed), 2);
+  EXPECT_EQ(run_probe({}, succeed), 2);
+  ::testing::internal::GetCapturedStderr();
+}
+
+TEST(Program, InfeasibleBudgetIsInTheJson) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  run_probe({"probe", "--json", "-"},
+            [](Console&, Json&) -> ExitCode { throw InfeasibleBudget(10, 30, "op c"); });
+  ::testing::internal::GetCapturedStderr();
+  const Json result = Json::parse(::testing::internal::GetCapturedStdout());
+  EXPECT_EQ(result["minimum_budget_bytes"], 30);
+  EXPECT_EQ(result["pinned_by"], "op c");
+}
+
+TEST(Program, UnwritableJsonIsRefusedBeforeTheWork) {
+  ::testing::internal::CaptureStderr();
+  bool ran = false;
+  EXPECT_EQ(run_probe({"probe", "--json", "/no/such/folder/x.json"},
+                      [&](Console&, Json&) {
+                        ran = true;
+                        return kDone;
+                      }),
+            2);
+  EXPECT_FALSE(ran);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("/no/such/folder/x.json"));
+}
+
+TEST(WriteFile, KeepsTheOldFileWhereTheNewOneFails) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "write_file_test";
+  std::filesystem::create_directories(folder);
+  write_file(folder / "a", "one", "--out");
+  EXPECT_THROW(write_file(folder / "missing" / "a", "two", "--out"), InvalidArgument);
+  std::ostringstream text;
+  text << std::ifstream(folder / "a").rdbuf();
+  EXPECT_EQ(text.str(), "one");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace plimsoll::cli
