@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Level 0: LibTorch's CPU allocator with a hard limit and an exact account of memory.
+//
+// Nouns: AllocatorOptions, AllocatorStatistics, PeakOwner.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+// Where in a program an allocation was made.
+enum class AllocationKind : std::uint8_t {
+  kForward,   // inside an operator, outside of backward
+  kBackward,  // inside an operator of a backward pass
+  kOutside,   // outside of any operator: user code, data loading, library handles
+};
+inline constexpr int kAllocationKinds = 3;
+std::string_view allocation_kind_name(AllocationKind kind) noexcept;
+
+struct AllocatorOptions {
+  // Bytes that may be live at once; 0 means no limit. Counts what is allocated through LibTorch's
+  // CPU allocator from now on, each request rounded up to 64 bytes; storages that exist already
+  // keep their own deleter and are not counted.
+  std::int64_t limit_bytes = 0;
+  // Names the operator behind each allocation. Costs about 0.2 us per operator.
+  bool attribute = true;
+};
+
+// Who held how much at the peak.
+struct PeakOwner {
+  std::string operator_name;  // "" outside of operators
+  AllocationKind kind = AllocationKind::kOutside;
+  std::int64_t ordinal = 0;  // the how-manyeth allocation since install_allocator
+  std::int64_t bytes = 0;    // rounded
+};
+
+struct AllocatorStatistics {
+  struct PerKind {
+    std::int64_t live_bytes = 0;
+    std::int64_t allocated_bytes = 0;  // in all, since the last reset
+    std::int64_t allocations = 0;      // in all, since the last reset
+  };
+  std::int64_t limit_bytes = 0;
+  std::int64_t live_bytes = 0;
+  std::int64_t live_blocks = 0;
+  std::int64_t peak_bytes = 0;
+  std::string peak_op;  // the operator whose allocation made the peak
+  std::array<PerKind, kAllocationKinds> kinds;
+  std::int64_t refused = 0;  // requests answered with OutOfMemoryError
+};
+
+// Makes Plimsoll LibTorch's CPU allocator, for the rest of the process; a further call changes the
+// options. Over the limit a request throws c10::OutOfMemoryError with request, live bytes, limit
+// and the largest request that would fit; nothing changes then.
+// Threads: safe. Call it early: what exists already is not counted.
+void install_allocator(const AllocatorOptions& options = {});
+
+// The account since install_allocator. Zero everywhere before it. Threads: safe.
+AllocatorStatistics allocator_statistics();
+
+// Sets the peak to what is live now and the totals to zero; live figures stay.
+void reset_allocator_statistics();
+
+// What was live at the peak, largest first, at most `most` entries. Exact: blocks freed since the
+// peak are remembered. Cost: O(live blocks).
+std::vector<PeakOwner> peak_owners(std::size_t most = 20);
+
+}  // namespace plimsoll

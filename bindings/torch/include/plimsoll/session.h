@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Level 1: any LibTorch code, unchanged, inside a hard budget.
+//
+// Nouns: Session, Step, SessionReport.
+//
+//     plimsoll::Session session({.budget_bytes = plimsoll::mib(512)});
+//     for (auto& batch : *loader) {
+//       auto step = session.step();
+//       optimizer.zero_grad();
+//       auto loss = cross_entropy(model->forward(batch.data), batch.target);
+//       loss.backward();
+//       optimizer.step();
+//     }
+//
+// Every storage that an operator of a step touches, parameters and optimizer state included, is
+// taken over into an arena of exactly the budget. Storages that no running operator uses are moved
+// to host memory when room is needed and come back before they are touched. The first step evicts
+// what was used longest ago; from the second on the sequence of accesses is known and the moves
+// are planned (plimsoll/plan/swap_plan.h).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "plimsoll/base/bytes.h"
+
+namespace plimsoll {
+
+namespace detail {
+class SessionImpl;
+}  // namespace detail
+
+enum class EvictionOrder : std::uint8_t {
+  kNextUse,            // by the known sequence of accesses, once there is one
+  kLeastRecentlyUsed,  // always; for comparison
+};
+
+enum class Overlap : std::uint8_t {
+  kAuto,  // on where copies have engines of their own or go to files, off where they would only
+          // take the operators' threads away
+  kOff,   // copies are made when they are needed, by all operator threads together
+  kOn,    // copies run ahead on copy queues
+};
+
+struct SessionOptions {
+  // The hard limit, in bytes: storages in the arena (rounded up to 64 bytes each), scratch of
+  // running operators, and pinned storages outside of it. Never exceeded.
+  std::int64_t budget_bytes = 0;
+  // What evicted storages may take of host memory, in bytes; beyond it they go to the spill
+  // folder, if there is one.
+  std::int64_t host_limit_bytes = std::numeric_limits<std::int64_t>::max();
+  // A folder on a disk for what does not fit into the host limit; "" for none.
+  std::string spill_folder;
+  EvictionOrder eviction_order = EvictionOrder::kNextUse;
+  Overlap overlap = Overlap::kAuto;
+  // Overwrites freed bytes, so that a stale pointer shows. Costs memory bandwidth.
+  bool poison = false;
+  // Makes data_ptr() of every storage the session holds throw outside of operators, so that no
+  // raw pointer can go stale unnoticed. pin() lifts it for one tensor.
+  bool strict_pointers = false;
+  // Keeps every operator, eviction and fetch of the last step with its times, for events().
+  bool record_events = false;
+};
+
+struct SessionReport {
+  std::int64_t budget_bytes = 0;
+  std::int64_t peak_bytes = 0;  // since the session began; never above the budget
+  std::string peak_op;
+  // What is alive between steps: parameters, gradients kept, optimizer state, buffers.
+  std::int64_t persistent_bytes = 0;
+  // The largest operator's distinct bytes (operands, results, its own scratch, and pinned bytes):
+  // no budget below it can work. 0 before the first step is over.
+  std::int64_t lower_bound_bytes = 0;
+  std::string pinned_by;           // that operator
+  std::int64_t foreign_bytes = 0;  // pinned storages outside of the arena, counted in the budget
+  // Bytes moved in the last step.
+  std::int64_t offloaded_bytes = 0;
+  std::int64_t prefetched_bytes = 0;
+  std::int64_t host_bytes = 0;  // what the host tier holds now
+  std::int64_t file_bytes = 0;  // what the file tier holds now
+  std::int64_t steps = 0;
+  std::int64_t steps_on_sequence = 0;  // steps that followed a known sequence to their end
+  std::int64_t known_sequences = 0;
+  std::int64_t operators = 0;  // in the last step, views not counted
+  // Set when a request did not fit: what the failing operator needs in all, at least.
+  std::int64_t shortage_bytes = 0;
+  std::string shortage_op;
+};
+
+// One thing that happened in the last step, for a timeline.
+struct SessionEvent {
+  enum class Kind : std::uint8_t { kOperator, kEvict, kFetch };
+  Kind kind = Kind::kOperator;
+  std::string name;
+  std::int64_t begin_ns = 0;  // since the step began
+  std::int64_t end_ns = 0;
+  std::int64_t bytes = 0;
+};
+
+// The extent of one training (or evaluation) step. Ends when it goes out of scope; a step that
+// ends by an exception teaches the session nothing. Made by Session::step() only.
+class Step {
+ public:
+  Step(Step&& other) noexcept;
+  Step& operator=(Step&&) = delete;
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+  ~Step();
+
+ private:
+  friend class Session;
+  explicit Step(detail::SessionImpl* session);
+  detail::SessionImpl* session_;
+  int exceptions_;
+};
+
+// A hard budget over the LibTorch code of one thread (the autograd engine's threads included).
+//
+// Ownership: holds no tensor. Ending the session moves every storage it took over back to ordinary
+// memory; tensors stay valid in any order of destruction.
+// Threads: made, used and ended on one thread; other threads' tensors are untouched. One session
+// per process at a time: a second one is refused with InvalidArgument.
+// Errors: out of budget is c10::OutOfMemoryError, from the operator that does not fit; every tensor
+// keeps its value and the step may be tried again. Host or disk exhaustion is the same type.
+// A step that is open already, a budget of 0 or an unusable spill folder: InvalidArgument.
+// Raw pointers: data_ptr() of a tensor the session holds is good until the next operator; pin() it
+// to keep the pointer longer. Where a storage is evicted, data_ptr() throws a text that says so.
+class Session {
+ public:
+  explicit Session(const SessionOptions& options);
+  ~Session();
+  Session(Session&&) = delete;
+  Session& operator=(Session&&) = delete;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  [[nodiscard]] Step step();
+
+  // Brings the tensor's storage into the arena and keeps it at one address until unpin() or the
+  // end of the session. Its bytes count as pinned.
+  void pin(const at::Tensor& tensor);
+  void unpin(const at::Tensor& tensor);
+
+  SessionReport report() const;
+  // The least bytes (out plus in) that any schedule of moves needs per step for the sequence of
+  // the last step at this budget; 0 while no sequence is known. Cost: solves a linear program.
+  std::int64_t moved_lower_bound_bytes() const;
+  // The last step's sequence of accesses as JSON (plimsoll/plan/access_sequence.h), "" if none.
+  std::string access_sequence_json() const;
+  // With record_events: the last step's operators and moves, in order of their begin.
+  std::vector<SessionEvent> events() const;
+  void reset_peak();
+
+ private:
+  std::unique_ptr<detail::SessionImpl> impl_;
+};
+
+// Tries the operator interposer on this LibTorch: captures an addition with its backward and checks
+// what was seen. Returns "" when all is well, else what went wrong.
+std::string interposer_self_test();
+
+}  // namespace plimsoll
