@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "heap_account.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <c10/util/Exception.h>
+
+#include "host_allocator.h"
+#include "operator_trail.h"
+#include "plimsoll/base/bytes.h"
+#include "plimsoll/base/error.h"
+
+namespace plimsoll {
+
+std::string_view allocation_kind_name(AllocationKind kind) noexcept {
+  switch (kind) {
+    case AllocationKind::kForward:
+      return "forward";
+    case AllocationKind::kBackward:
+      return "backward";
+    case AllocationKind::kOutside:
+      return "outside";
+  }
+  return "outside";
+}
+
+void install_allocator(const AllocatorOptions& options) {
+  if (options.limit_bytes < 0) {
+    throw InvalidArgument("install_allocator: limit_bytes is " + std::to_string(options.limit_bytes) +
+                          "; write a positive number of bytes, or 0 for no limit");
+  }
+  detail::HostAllocator::installed().account().enable(options);
+}
+
+AllocatorStatistics allocator_statistics() {
+  return detail::HostAllocator::installed().account().statistics();
+}
+
+void reset_allocator_statistics() { detail::HostAllocator::installed().account().reset(); }
+
+std::vector<PeakOwner> peak_owners(std::size_t most) {
+  return detail::HostAllocator::installed().account().peak_owners(most);
+}
+
+namespace detail {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+
+AllocatorStatistics::PerKind& per_kind(AllocatorStatistics& figures, AllocationKind kind) {
+  return figures.kinds[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace
+
+void HeapAccount::enable(const AllocatorOptions& options) {
+  OperatorTrail::attach(options.attribute);
+  const std::lock_guard lock(mutex_);
+  figures_.limit_bytes = options.limit_bytes;
+  enabled_.store(true, std::memory_order_release);
+}
+
+AllocatorStatistics HeapAccount::statistics() const {
+  const std::lock_guard lock(mutex_);
+  AllocatorStatistics figures = figures_;
+  figures.live_blocks = static_cast<std::int64_t>(live_.size());
+  return figures;
+}
+
+void HeapAccount::reset() {
+  const std::lock_guard lock(mutex_);
+  figures_.peak_bytes = figures_.live_bytes;
+  figures_.peak_op.clear();
+  figures_.refused = 0;
+  for (auto& kind : figures_.kinds) kind.allocated_bytes = kind.allocations = 0;
+  peak_ordinal_ = next_ordinal_;
+  freed_since_peak_.clear();
+}
+
+std::vector<PeakOwner> HeapAccount::peak_owners(std::size_t most) const {
+  std::vector<Block> blocks;
+  {
+    const std::lock_guard lock(mutex_);
+    blocks = freed_since_peak_;
+    for (const auto& [address, block] : live_) {
+      if (block.ordinal < peak_ordinal_) blocks.push_back(block);
+    }
+  }
+  std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) {
+    return std::pair(-a.bytes, a.ordinal) < std::pair(-b.bytes, b.ordinal);
+  });
+  std::vector<PeakOwner> owners;
+  for (const Block& block : blocks) {
+    if (owners.size() == most) break;
+    owners.push_back({block.operator_name, block.kind, block.ordinal, block.bytes});
+  }
+  return owners;
+}
+
+void HeapAccount::charge_locked(std::int64_t bytes, AllocationKind kind, const char* operator_name) {
+  const std::int64_t limit =
+      figures_.limit_bytes > 0 ? figures_.limit_bytes : std::numeric_limits<std::int64_t>::max();
+  if (bytes > limit - figures_.live_bytes) {
+    ++figures_.refused;
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "Plimsoll: out of memory in ",
+                     operator_name[0] != '\0' ? operator_name : "user code", ": requested ", bytes,
+                     " bytes, live ", figures_.live_bytes, ", limit ", limit, ", largest free ",
+                     std::max<std::int64_t>(0, limit - figures_.live_bytes));
+  }
+  figures_.live_bytes += bytes;
+  auto& counts = per_kind(figures_, kind);
+  counts.live_bytes += bytes;
+  counts.allocated_bytes += bytes;
+  ++counts.allocations;
+}
+
+HeapAccount::Charge::Charge(HeapAccount& account, std::size_t bytes) : account_(account) {
+  if (!account.enabled_.load(std::memory_order_acquire)) return;
+  const std::int64_t rounded = align_up(static_cast<std::int64_t>(bytes), kAlignment);
+  operator_name_ = OperatorTrail::current_operator();
+  kind_ = OperatorTrail::current_kind();
+  const std::lock_guard lock(account.mutex_);
+  account.charge_locked(rounded, kind_, operator_name_);
+  bytes_ = rounded;
+}
+
+HeapAccount::Charge::~Charge() {
+  if (bytes_ == 0) return;
+  const std::lock_guard lock(account_.mutex_);
+  account_.figures_.live_bytes -= bytes_;
+  auto& counts = per_kind(account_.figures_, kind_);
+  counts.live_bytes -= bytes_;
+  counts.allocated_bytes -= bytes_;
+  --counts.allocations;
+}
+
+void HeapAccount::Charge::commit(void* address) {
+  if (bytes_ == 0) return;
+  const std::lock_guard lock(account_.mutex_);
+  account_.live_[address] = {bytes_, account_.next_ordinal_++, operator_name_, kind_};
+  if (account_.figures_.live_bytes > account_.figures_.peak_bytes) {
+    account_.figures_.peak_bytes = account_.figures_.live_bytes;
+    account_.figures_.peak_op = operator_name_;
+    account_.peak_ordinal_ = account_.next_ordinal_;
+    account_.freed_since_peak_.clear();
+  }
+  bytes_ = 0;
+}
+
+void HeapAccount::discharge(void* address) noexcept {
+  if (!enabled_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(address);
+  if (found == live_.end()) return;
+  const Block block = found->second;
+  live_.erase(found);
+  figures_.live_bytes -= block.bytes;
+  per_kind(figures_, block.kind).live_bytes -= block.bytes;
+  if (block.ordinal < peak_ordinal_) freed_since_peak_.push_back(block);
+}
+
+}  // namespace detail
+}  // namespace plimsoll

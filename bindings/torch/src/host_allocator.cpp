@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "host_allocator.h"
+
+#include <mutex>
+
+#include <ATen/Parallel.h>
+#include <c10/core/CPUAllocator.h>
+
+#include "plimsoll/base/error.h"
+
+namespace plimsoll::detail {
+namespace {
+
+thread_local ArenaSource* t_source = nullptr;
+
+// The arena of the operator that runs now, for OpenMP workers, which have no scope of their own.
+// Operators of one session run one at a time except on engine threads of several devices, which
+// share the session's arena; so one pointer and a count suffice.
+std::atomic<ArenaSource*> g_worker_source{nullptr};
+std::atomic<int> g_open_scopes{0};
+
+std::mutex g_arenas_mutex;
+
+}  // namespace
+
+ArenaScope::ArenaScope(ArenaSource* source) noexcept : source_(source), previous_(t_source) {
+  if (source_ == nullptr) return;
+  t_source = source_;
+  g_worker_source.store(source_, std::memory_order_release);
+  g_open_scopes.fetch_add(1, std::memory_order_acq_rel);
+}
+
+ArenaScope::~ArenaScope() {
+  if (source_ == nullptr) return;
+  t_source = previous_;
+  g_open_scopes.fetch_sub(1, std::memory_order_acq_rel);
+}
+
+HostAllocator& HostAllocator::installed() {
+  // Leaked on purpose: LibTorch frees storages through it after static destructors have run.
+  static HostAllocator* const kAllocator = [] {
+    auto* allocator = new HostAllocator();
+    c10::SetCPUAllocator(allocator, /*priority=*/1);
+    return allocator;
+  }();
+  return *kAllocator;
+}
+
+HostAllocator::HostAllocator() : heap_(c10::GetDefaultCPUAllocator()) {}
+
+c10::DeleterFnPtr HostAllocator::raw_deleter() const { return &HostAllocator::release; }
+
+void HostAllocator::copy_data(void* dest, const void* src, std::size_t count) const {
+  default_copy_data(dest, src, count);
+}
+
+bool HostAllocator::owns_deleter(c10::DeleterFnPtr deleter) const {
+  return deleter == &HostAllocator::release || deleter == heap_->raw_deleter();
+}
+
+c10::DataPtr HostAllocator::allocate(std::size_t bytes) {
+  const c10::Device cpu(c10::DeviceType::CPU);
+  // Null without context: zero-size storages are common and must take part in nothing.
+  if (bytes == 0) return {nullptr, nullptr, &HostAllocator::release, cpu};
+  ArenaSource* source = t_source;
+  if (source == nullptr && g_open_scopes.load(std::memory_order_acquire) > 0 &&
+      at::in_parallel_region()) {
+    source = g_worker_source.load(std::memory_order_acquire);
+  }
+  if (source == nullptr) return allocate_on_heap(bytes);
+  void* address = source->allocate(bytes);
+  return {address, address, &HostAllocator::release, cpu};
+}
+
+c10::DataPtr HostAllocator::allocate_on_heap(std::size_t bytes) {
+  HeapAccount::Charge charge(account_, bytes);
+  c10::DataPtr memory = heap_->allocate(bytes);
+  void* address = memory.release_context();
+  charge.commit(address);
+  return {address, address, &HostAllocator::release, c10::Device(c10::DeviceType::CPU)};
+}
+
+void HostAllocator::release(void* address) {
+  if (address == nullptr) return;
+  HostAllocator& self = installed();
+  if (ArenaSource* source = self.arena_of(address)) {
+    source->deallocate(address);
+    return;
+  }
+  self.account_.discharge(address);
+  self.heap_->raw_deallocate(address);
+}
+
+ArenaSource* HostAllocator::arena_of(const void* address) const noexcept {
+  const auto* byte = static_cast<const char*>(address);
+  for (const Range& range : arenas_) {
+    // Whoever frees a block of an arena keeps that arena registered, so a range that matches
+    // cannot be on its way out.
+    if (byte >= range.begin.load(std::memory_order_acquire) &&
+        byte < range.end.load(std::memory_order_acquire)) {
+      return range.source.load(std::memory_order_acquire);
+    }
+  }
+  return nullptr;
+}
+
+void HostAllocator::add_arena(const void* begin, const void* end, ArenaSource* source) {
+  const std::lock_guard lock(g_arenas_mutex);
+  for (Range& range : arenas_) {
+    if (range.source.load() != nullptr) continue;
+    range.source.store(source, std::memory_order_release);
+    range.begin.store(static_cast<const char*>(begin), std::memory_order_release);
+    range.end.store(static_cast<const char*>(end), std::memory_order_release);
+    return;
+  }
+  throw Unsupported(
+      "all 8 arenas are in use: storages of earlier sessions are still held by foreign code");
+}
+
+void HostAllocator::remove_arena(ArenaSource* source) noexcept {
+  const std::lock_guard lock(g_arenas_mutex);
+  for (Range& range : arenas_) {
+    if (range.source.load() != source) continue;
+    range.end.store(nullptr, std::memory_order_release);
+    range.begin.store(nullptr, std::memory_order_release);
+    range.source.store(nullptr, std::memory_order_release);
+  }
+}
+
+}  // namespace plimsoll::detail

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one c10::Allocator that Plimsoll gives to LibTorch for the CPU.
+//
+// Nouns: HostAllocator (process-wide, made once, never destroyed, since storages may be freed
+// during exit), ArenaScope.
+//
+// A request goes, in this order, to the arena of the operator that runs on this thread; to the
+// arena of the operator on whose behalf this OpenMP worker runs; to the heap, counted by level 0.
+// A block goes back by its address: arenas are known by their ranges.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include <c10/core/Allocator.h>
+
+#include "arena_source.h"
+#include "heap_account.h"
+
+namespace plimsoll::detail {
+
+class HostAllocator final : public c10::Allocator {
+ public:
+  // Returns the process's allocator, installed into LibTorch on the first call.
+  static HostAllocator& installed();
+
+  c10::DataPtr allocate(std::size_t bytes) override;
+  c10::DeleterFnPtr raw_deleter() const override;
+  void copy_data(void* dest, const void* src, std::size_t count) const override;
+
+  HeapAccount& account() { return account_; }
+  // Memory from the heap, whatever scope is open; for storages that leave an arena.
+  c10::DataPtr allocate_on_heap(std::size_t bytes);
+  // Says whether storages with this deleter may be moved: the heap's own, or ours.
+  bool owns_deleter(c10::DeleterFnPtr deleter) const;
+
+  // Makes [begin, end) belong to `source` until remove_arena. At most 8 at a time.
+  // Errors: Unsupported where all are taken.
+  void add_arena(const void* begin, const void* end, ArenaSource* source);
+  void remove_arena(ArenaSource* source) noexcept;
+
+ private:
+  HostAllocator();
+  static void release(void* address);
+  ArenaSource* arena_of(const void* address) const noexcept;
+
+  struct Range {
+    std::atomic<const char*> begin{nullptr};
+    std::atomic<const char*> end{nullptr};
+    std::atomic<ArenaSource*> source{nullptr};
+  };
+  static constexpr std::size_t kMaxArenas = 8;
+
+  c10::Allocator* heap_;
+  HeapAccount account_;
+  Range arenas_[kMaxArenas];
+};
+
+// While it lives, this thread's allocations come from `source` (and those of OpenMP workers, while
+// any such scope is open). Null leaves the routing as it is.
+class ArenaScope {
+ public:
+  explicit ArenaScope(ArenaSource* source) noexcept;
+  ~ArenaScope();
+  ArenaScope(const ArenaScope&) = delete;
+  ArenaScope& operator=(const ArenaScope&) = delete;
+
+ private:
+  ArenaSource* source_;
+  ArenaSource* previous_;
+};
+
+}  // namespace plimsoll::detail

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sees every operator that LibTorch runs, below autograd and above the back ends.
+//
+// Nouns: OperatorListener, Interposer.
+//
+// A boxed fallback on DispatchKey::Fake, switched on per thread. Registered at run time and only
+// while an Interposer lives: newer releases of LibTorch may register a fallback of their own there,
+// and then a kernel per operator is registered instead, which takes precedence.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace plimsoll::detail {
+
+// Gets each operator in place of its kernel and has to run it, see run_kernel and run_composite.
+class OperatorListener {
+ public:
+  OperatorListener() = default;
+  OperatorListener(const OperatorListener&) = delete;
+  OperatorListener& operator=(const OperatorListener&) = delete;
+  virtual ~OperatorListener() = default;
+  virtual void on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                           torch::jit::Stack* stack) = 0;
+};
+
+// Runs the operator's own kernel; what the kernel calls is not seen.
+void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
+// Runs a composite operator (they arrive whole in inference mode) so that its parts are seen.
+void run_composite(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                   torch::jit::Stack* stack);
+
+// Registers the kernels and sends the operators of this thread (and of the autograd engine's
+// threads working for it) to `listener`. One at a time in a process.
+// Threads: made and destroyed on one thread; suspend/resume too.
+class Interposer {
+ public:
+  // Errors: InvalidArgument where another one lives; Unsupported where the key cannot be had.
+  explicit Interposer(OperatorListener* listener);
+  ~Interposer();
+  Interposer(const Interposer&) = delete;
+  Interposer& operator=(const Interposer&) = delete;
+
+ private:
+  std::vector<c10::RegistrationHandleRAII> registrations_;
+};
+
+}  // namespace plimsoll::detail

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include <c10/core/CPUAllocator.h>
+#include <torch/torch.h>
+
+#include "plimsoll/allocator.h"
+#include "plimsoll/base/bytes.h"
+#include "plimsoll/base/error.h"
+#include "plimsoll/session.h"
+
+namespace plimsoll {
+namespace {
+
+class AllocatorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    install_allocator();
+    reset_allocator_statistics();
+  }
+  void TearDown() override { install_allocator(); }
+};
+
+torch::Tensor bytes_tensor(std::int64_t bytes) { return torch::empty({bytes}, torch::kByte); }
+
+TEST_F(AllocatorTest, CountsLiveAndPeakAndResetKeepsLive) {
+  const auto before = allocator_statistics();
+  auto a = bytes_tensor(1000);  // rounded to 1024
+  EXPECT_EQ(allocator_statistics().live_bytes, before.live_bytes + 1024);
+  auto b = bytes_tensor(64);
+  b.reset();
+  auto after = allocator_statistics();
+  EXPECT_EQ(after.live_bytes, before.live_bytes + 1024);
+  EXPECT_EQ(after.peak_bytes, before.live_bytes + 1024 + 64);
+  reset_allocator_statistics();
+  after = allocator_statistics();
+  EXPECT_EQ(after.peak_bytes, after.live_bytes);
+  EXPECT_EQ(after.live_bytes, before.live_bytes + 1024);
+}
+
+TEST_F(AllocatorTest, OverTheLimitIsOutOfMemoryErrorWithTheNumbersAndTheNextSmallerWorks) {
+  const auto live = allocator_statistics().live_bytes;
+  install_allocator({.limit_bytes = live + mib(8)});
+  try {
+    bytes_tensor(mib(9));
+    FAIL() << "a request over the limit was answered";
+  } catch (const c10::OutOfMemoryError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("requested 9437184 bytes"));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("live " + std::to_string(live)));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("limit " + std::to_string(live + mib(8))));
+  }
+  EXPECT_EQ(allocator_statistics().live_bytes, live);
+  EXPECT_EQ(allocator_statistics().refused, 1);
+  auto fits = bytes_tensor(mib(8));
+  EXPECT_EQ(allocator_statistics().live_bytes, live + mib(8));
+}
+
+TEST_F(AllocatorTest, EmptyTensorsAndTheirGradientsCountNothing) {
+  const auto before = allocator_statistics();
+  auto empty = torch::empty({0, 4}, torch::requires_grad());
+  empty.sum().backward();
+  EXPECT_TRUE(empty.grad().defined());
+  auto other = torch::cat({empty.detach(), torch::empty({0, 4})});
+  EXPECT_EQ(other.numel(), 0);
+  EXPECT_EQ(empty.data_ptr(), nullptr);
+  EXPECT_LE(allocator_statistics().live_bytes, before.live_bytes + 128);  // autograd's scalar seed
+}
+
+TEST_F(AllocatorTest, TellsForwardBackwardAndOutsideApart) {
+  auto x = torch::ones({256}, torch::requires_grad());
+  const auto before = allocator_statistics();
+  auto y = (x * x).sum();
+  const auto forward = allocator_statistics();
+  y.backward();
+  const auto backward = allocator_statistics();
+  const auto kind = [](const AllocatorStatistics& figures, AllocationKind which) {
+    return figures.kinds[static_cast<std::size_t>(which)];
+  };
+  EXPECT_GT(kind(forward, AllocationKind::kForward).allocated_bytes,
+            kind(before, AllocationKind::kForward).allocated_bytes);
+  EXPECT_EQ(kind(forward, AllocationKind::kBackward).allocated_bytes, 0);
+  EXPECT_GE(kind(backward, AllocationKind::kBackward).allocated_bytes, 1024);
+}
+
+TEST_F(AllocatorTest, NamesTheOwnersOfThePeakAlsoAfterTheyAreFreed) {
+  {
+    auto a = torch::rand({1024, 1024});
+    auto b = a.matmul(a);
+  }
+  const auto figures = allocator_statistics();
+  const auto owners = peak_owners();
+  ASSERT_GE(owners.size(), 2U);
+  EXPECT_EQ(owners[0].bytes, mib(4));
+  EXPECT_EQ(owners[1].bytes, mib(4));
+  std::int64_t sum = 0;
+  for (const auto& owner : peak_owners(1'000'000)) sum += owner.bytes;
+  EXPECT_EQ(sum, figures.peak_bytes);
+  EXPECT_THAT(figures.peak_op, ::testing::StartsWith("aten::"));
+}
+
+TEST_F(AllocatorTest, StoragesFromBeforeTheInstallationKeepTheirOwnDeleter) {
+  // The fixture has installed long ago; the heap's own allocator stands in for "before".
+  auto* heap = c10::GetDefaultCPUAllocator();
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), 4096,
+                                                       heap->allocate(4096), heap, true);
+  const auto live = allocator_statistics().live_bytes;
+  storage.reset();
+  EXPECT_EQ(allocator_statistics().live_bytes, live);
+}
+
+TEST_F(AllocatorTest, RawInterfaceAndCloneWork) {
+  auto* allocator = c10::GetAllocator(c10::DeviceType::CPU);
+  const auto live = allocator_statistics().live_bytes;
+  void* raw = allocator->raw_allocate(100);
+  std::memset(raw, 7, 100);
+  auto copy = allocator->clone(raw, 100);
+  EXPECT_EQ(static_cast<char*>(copy.get())[99], 7);
+  allocator->raw_deallocate(raw);
+  copy.clear();
+  EXPECT_EQ(allocator_statistics().live_bytes, live);
+  EXPECT_EQ(allocator->allocate(0).get(), nullptr);
+}
+
+TEST_F(AllocatorTest, ManyThreadsLeaveAnExactAccount) {
+  const auto live = allocator_statistics().live_bytes;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([t] {
+      std::vector<torch::Tensor> held;
+      for (int i = 0; i < 2000; ++i) {
+        held.push_back(bytes_tensor(64 * (1 + (i * 7 + t) % 50)));
+        if (held.size() > 20) held.erase(held.begin() + (i % 20));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(allocator_statistics().live_bytes, live);
+}
+
+TEST_F(AllocatorTest, RefusesANegativeLimit) {
+  EXPECT_THROW(install_allocator({.limit_bytes = -1}), InvalidArgument);
+}
+
+TEST(Interposer, SelfTestFindsNothingWrong) { EXPECT_EQ(interposer_self_test(), ""); }
+
+}  // namespace
+}  // namespace plimsoll
