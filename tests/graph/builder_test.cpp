@@ -128,9 +128,7 @@ TEST(GraphBuilder, RefusesAnOpThatReadsItsOwnResult) {
 TEST(GraphBuilder, RefusesBadSizes) {
   GraphBuilder builder;
   EXPECT_THAT(refusal([&] { builder.add_storage({.size_bytes = -1}); }), HasSubstr("-1 bytes"));
-  EXPECT_THAT(refusal([&] {
-                builder.add_tensor(std::numeric_limits<std::int64_t>::max());
-              }),
+  EXPECT_THAT(refusal([&] { builder.add_tensor(std::numeric_limits<std::int64_t>::max()); }),
               HasSubstr("beyond 2^62"));
   builder.add_tensor(std::int64_t{1} << 61);
   EXPECT_THAT(refusal([&] { builder.add_tensor(std::int64_t{1} << 61); }), HasSubstr("storage 1"));
@@ -159,10 +157,7 @@ TEST(GraphBuilder, RefusesTwoProducersAndTwoOverwriters) {
   EXPECT_THAT(refusal([&] { builder.add_op({.results = {a}}); }),
               HasSubstr("writes value 0, which op 0 writes already"));
   const ValueId b = builder.add_tensor(1);
-  EXPECT_THAT(refusal([&] {
-                builder.add_op({.results = {b, b}});
-              }),
-              HasSubstr("already"));
+  EXPECT_THAT(refusal([&] { builder.add_op({.results = {b, b}}); }), HasSubstr("already"));
   const StorageId s = builder.add_storage({.size_bytes = 1});
   const ValueId c = builder.add_value({.storage = s});
   builder.add_value({.storage = s, .overwrites = c});
@@ -180,8 +175,8 @@ TEST(GraphBuilder, RefusesTwoFirstVersionsInAnOrderedStorage) {
 
 TEST(GraphBuilder, RefusesCostsThatAreNoNumbers) {
   GraphBuilder builder;
-  for (const double cost : {std::numeric_limits<double>::quiet_NaN(),
-                            std::numeric_limits<double>::infinity(), -1.0})
+  for (const double cost :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), -1.0})
     EXPECT_THAT(refusal([&] { builder.add_op({.cost_ns = cost}); }), HasSubstr("costs are finite"));
 }
 
@@ -190,18 +185,15 @@ TEST(GraphBuilder, RefusesContradictoryInPlaceCandidates) {
   const ValueId a = builder.add_tensor(4);
   const ValueId b = builder.add_tensor(5);
   const ValueId c = builder.add_tensor(4);
-  EXPECT_THAT(refusal([&] {
-                builder.add_op({.operands = {a}, .results = {b}, .inplace_operand = a});
-              }),
-              HasSubstr("of equal size"));
-  EXPECT_THAT(refusal([&] {
-                builder.add_op({.operands = {b}, .results = {c}, .inplace_operand = a});
-              }),
-              HasSubstr("none of its operands"));
-  EXPECT_THAT(refusal([&] {
-                builder.add_op({.operands = {a}, .results = {b, c}, .inplace_operand = a});
-              }),
-              HasSubstr("not clear"));
+  EXPECT_THAT(
+      refusal([&] { builder.add_op({.operands = {a}, .results = {b}, .inplace_operand = a}); }),
+      HasSubstr("of equal size"));
+  EXPECT_THAT(
+      refusal([&] { builder.add_op({.operands = {b}, .results = {c}, .inplace_operand = a}); }),
+      HasSubstr("none of its operands"));
+  EXPECT_THAT(
+      refusal([&] { builder.add_op({.operands = {a}, .results = {b, c}, .inplace_operand = a}); }),
+      HasSubstr("not clear"));
 }
 
 TEST(GraphBuilder, KeepsParametersAliveToTheEnd) {

@@ -83,9 +83,9 @@ class RandomGraphMaker {
   void add_overwrite() {
     const std::size_t at = static_cast<std::size_t>(below(static_cast<int>(readable_.size())));
     const ValueId old = readable_[at];
-    if (std::find(unordered_.begin(), unordered_.end(), old) != unordered_.end()) return add_plain();
-    const ValueId next =
-        builder_.add_value({.storage = builder_.storage(old), .overwrites = old});
+    if (std::find(unordered_.begin(), unordered_.end(), old) != unordered_.end())
+      return add_plain();
+    const ValueId next = builder_.add_value({.storage = builder_.storage(old), .overwrites = old});
     OpSpec spec;
     spec.kind = "overwrite";
     if (below(2) == 0) spec.operands.push_back(old);
@@ -111,8 +111,8 @@ class RandomGraphMaker {
       unordered_.push_back(part);
     }
     const bool inplace = options_.inplace && below(2) == 0;
-    reader.results = {builder_.add_tensor(
-        inplace ? storage_bytes(reader.operands[0]) : size(), ValueKind::kActivation, ends())};
+    reader.results = {builder_.add_tensor(inplace ? storage_bytes(reader.operands[0]) : size(),
+                                          ValueKind::kActivation, ends())};
     if (inplace) reader.inplace_operand = reader.operands[0];
     builder_.add_op(reader);
     readable_.push_back(reader.results[0]);

@@ -54,13 +54,17 @@ struct Known {
 };
 
 TEST(TextReader, GivesTheListedPeaksOfProgramOrder) {
-  for (const Known& known : {Known{"x-alexnet-1", 240853}, {"x-vgg11-32", 2031784},
-                             {"x-resnet18-1", 62601}, {"x-resnet50-32", 2698899},
-                             {"x-mobilenet_v2-1", 83488}, {"x-vit_b_16-32", 4437637},
-                             {"x-densenet121-1", 136807}, {"x-squeezenet1_0-1", 36857}}) {
+  for (const Known& known : {Known{"x-alexnet-1", 240853},
+                             {"x-vgg11-32", 2031784},
+                             {"x-resnet18-1", 62601},
+                             {"x-resnet50-32", 2698899},
+                             {"x-mobilenet_v2-1", 83488},
+                             {"x-vit_b_16-32", 4437637},
+                             {"x-densenet121-1", 136807},
+                             {"x-squeezenet1_0-1", 36857}}) {
     SCOPED_TRACE(known.file);
-    const Graph graph = read_text_file(std::string(PLIMSOLL_TEST_DATA "/graphs/training/") +
-                                       known.file + ".txt");
+    const Graph graph =
+        read_text_file(std::string(PLIMSOLL_TEST_DATA "/graphs/training/") + known.file + ".txt");
     const std::int64_t peak = peak_bytes(graph, graph.program_order());
     // The list is rounded to whole KB.
     EXPECT_EQ((peak + 512) / 1024, known.program_peak_kb) << peak;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "plimsoll/allocator.h"
 
 #include <thread>
 
 #include <c10/core/CPUAllocator.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "plimsoll/allocator.h"
 #include "plimsoll/base/bytes.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/session.h"

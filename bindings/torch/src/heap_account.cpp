@@ -7,10 +7,11 @@
 
 #include <c10/util/Exception.h>
 
-#include "host_allocator.h"
-#include "operator_trail.h"
 #include "plimsoll/base/bytes.h"
 #include "plimsoll/base/error.h"
+
+#include "host_allocator.h"
+#include "operator_trail.h"
 
 namespace plimsoll {
 
@@ -28,7 +29,8 @@ std::string_view allocation_kind_name(AllocationKind kind) noexcept {
 
 void install_allocator(const AllocatorOptions& options) {
   if (options.limit_bytes < 0) {
-    throw InvalidArgument("install_allocator: limit_bytes is " + std::to_string(options.limit_bytes) +
+    throw InvalidArgument("install_allocator: limit_bytes is " +
+                          std::to_string(options.limit_bytes) +
                           "; write a positive number of bytes, or 0 for no limit");
   }
   detail::HostAllocator::installed().account().enable(options);
@@ -99,7 +101,8 @@ std::vector<PeakOwner> HeapAccount::peak_owners(std::size_t most) const {
   return owners;
 }
 
-void HeapAccount::charge_locked(std::int64_t bytes, AllocationKind kind, const char* operator_name) {
+void HeapAccount::charge_locked(std::int64_t bytes, AllocationKind kind,
+                                const char* operator_name) {
   const std::int64_t limit =
       figures_.limit_bytes > 0 ? figures_.limit_bytes : std::numeric_limits<std::int64_t>::max();
   if (bytes > limit - figures_.live_bytes) {

@@ -6,8 +6,8 @@
 #include <exception>
 #include <string>
 
-#include <ATen/core/Tensor.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -46,8 +46,8 @@ std::vector<c10::RegistrationHandleRAII> register_handlers() {
     return registrations;
   }
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
-    registrations.push_back(dispatcher.registerImpl(name, kKey, kernel(), std::nullopt, nullptr,
-                                                    "plimsoll"));
+    registrations.push_back(
+        dispatcher.registerImpl(name, kKey, kernel(), std::nullopt, nullptr, "plimsoll"));
   }
   return registrations;
 }

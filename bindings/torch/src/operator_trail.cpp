@@ -39,15 +39,15 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& function
 void on_end(const at::RecordFunction& function, at::ObserverContext*) {
   Trail& trail = t_trail;
   // A callback attached while an operator runs sees its end but not its start.
-  int& depth = function.scope() == at::RecordScope::BACKWARD_FUNCTION ? trail.backward_depth
-                                                                     : trail.depth;
+  int& depth =
+      function.scope() == at::RecordScope::BACKWARD_FUNCTION ? trail.backward_depth : trail.depth;
   if (depth > 0) --depth;
 }
 
 bool only_makes_empty(const char* name) {
   static constexpr std::array<std::string_view, 6> kNames = {
-      "aten::empty", "aten::empty_strided", "aten::empty_like",
-      "aten::resize_", "aten::resize_as_", "aten::new_empty"};
+      "aten::empty",   "aten::empty_strided", "aten::empty_like",
+      "aten::resize_", "aten::resize_as_",    "aten::new_empty"};
   for (const std::string_view other : kNames) {
     if (other == name) return true;
   }

@@ -60,8 +60,7 @@ std::uint32_t GraphBuilder::intern(std::string_view text) {
 
 void GraphBuilder::add_bytes(std::int64_t bytes, Place place, std::size_t index) {
   if (bytes < 0)
-    throw InvalidGraph(place, index,
-                       fmt::format("a size of {} bytes; sizes are 0 or more", bytes));
+    throw InvalidGraph(place, index, fmt::format("a size of {} bytes; sizes are 0 or more", bytes));
   if (bytes >= kMaxTotalBytes - total_bytes_)
     throw InvalidGraph(place, index,
                        fmt::format("its {} bytes bring the sum of all sizes beyond 2^62", bytes));
@@ -73,9 +72,9 @@ StorageId GraphBuilder::add_storage(const StorageSpec& spec) {
   check_room(id.index(), Place::kStorage);
   add_bytes(spec.size_bytes, Place::kStorage, id.index());
   graph_.storage_bytes_.push_back(spec.size_bytes);
-  graph_.storage_flags_.push_back(static_cast<std::uint8_t>(
-      (spec.live_at_end ? Graph::kEndBit : 0) |
-      (spec.unordered_writes ? Graph::kUnorderedBit : 0)));
+  graph_.storage_flags_.push_back(
+      static_cast<std::uint8_t>((spec.live_at_end ? Graph::kEndBit : 0) |
+                                (spec.unordered_writes ? Graph::kUnorderedBit : 0)));
   return id;
 }
 
@@ -113,8 +112,7 @@ ValueId GraphBuilder::add_value(const ValueSpec& spec) {
       if (extent < 0)
         throw InvalidGraph(Place::kValue, index, fmt::format("an extent of {}", extent));
     }
-    graph_.shapes_.items.insert(graph_.shapes_.items.end(), spec.shape->begin(),
-                                spec.shape->end());
+    graph_.shapes_.items.insert(graph_.shapes_.items.end(), spec.shape->begin(), spec.shape->end());
   }
   graph_.shapes_.close_row();
   if (spec.kind == ValueKind::kParameter || spec.kind == ValueKind::kOptimizerState)
@@ -154,17 +152,17 @@ OpId GraphBuilder::add_op(const OpSpec& spec) {
   check_row_room(graph_.operands_.items.size(), spec.operands.size(), index);
   check_row_room(graph_.results_.items.size(), spec.results.size(), index);
   if (!std::isfinite(spec.cost_ns) || spec.cost_ns < 0)
-    throw InvalidGraph(Place::kOp, index,
-                       fmt::format("a cost of {} ns; costs are finite and 0 or more",
-                                   spec.cost_ns));
+    throw InvalidGraph(
+        Place::kOp, index,
+        fmt::format("a cost of {} ns; costs are finite and 0 or more", spec.cost_ns));
   add_bytes(spec.workspace_bytes, Place::kOp, index);
   check_inplace(spec);
   for (const ValueId v : spec.results) {
     OpId& producer = graph_.value_producer_[v.index()];
     if (producer.valid())
-      throw InvalidGraph(Place::kOp, index,
-                         fmt::format("writes value {}, which op {} writes already", v.value(),
-                                     producer.value()));
+      throw InvalidGraph(
+          Place::kOp, index,
+          fmt::format("writes value {}, which op {} writes already", v.value(), producer.value()));
     producer = OpId(index);
   }
   graph_.operands_.items.insert(graph_.operands_.items.end(), spec.operands.begin(),
@@ -180,7 +178,7 @@ OpId GraphBuilder::add_op(const OpSpec& spec) {
   graph_.inplace_operand_.push_back(spec.inplace_operand);
   graph_.inplace_storage_.push_back(has_candidate ? graph_.storage(spec.inplace_operand)
                                                   : StorageId());
-  graph_.inplace_result_.push_back(!has_candidate               ? ValueId()
+  graph_.inplace_result_.push_back(!has_candidate                ? ValueId()
                                    : spec.inplace_result.valid() ? spec.inplace_result
                                                                  : spec.results.front());
   graph_.workspace_bytes_.push_back(spec.workspace_bytes);
@@ -225,9 +223,9 @@ void GraphBuilder::check_inplace(const OpSpec& spec) const {
 void GraphBuilder::add_attributes(const OpSpec& spec) {
   check_row_room(graph_.attribute_values_.size(), 0, graph_.op_count());
   for (const auto& [key, values] : spec.attributes) {
-    graph_.attributes_.items.push_back(
-        {intern(key), static_cast<std::uint32_t>(graph_.attribute_values_.size()),
-         static_cast<std::uint32_t>(values.size())});
+    graph_.attributes_.items.push_back({intern(key),
+                                        static_cast<std::uint32_t>(graph_.attribute_values_.size()),
+                                        static_cast<std::uint32_t>(values.size())});
     graph_.attribute_values_.insert(graph_.attribute_values_.end(), values.begin(), values.end());
   }
   graph_.attributes_.close_row();

@@ -45,9 +45,9 @@ Graph GraphBuilder::build() {
     }
     for (const OpId before : graph_.after_[o.index()]) {
       if (!before.valid() || before.value() >= op_count)
-        throw InvalidGraph(Place::kOp, o.index(),
-                           fmt::format("comes after op {}, but there are {} ops", before.value(),
-                                       op_count));
+        throw InvalidGraph(
+            Place::kOp, o.index(),
+            fmt::format("comes after op {}, but there are {} ops", before.value(), op_count));
       edges_.push_back({before.value(), i, EdgeKind::kOrder});
     }
   }
@@ -112,9 +112,9 @@ void GraphBuilder::check_versions() const {
   for (std::size_t i = 0; i < graph_.value_count(); ++i) {
     const ValueId v(i);
     if (graph_.overwrites(v).valid() && !graph_.producer(v).valid())
-      throw InvalidGraph(Place::kValue, i,
-                         fmt::format("overwrites value {}, but no op writes it",
-                                     graph_.overwrites(v).value()));
+      throw InvalidGraph(
+          Place::kValue, i,
+          fmt::format("overwrites value {}, but no op writes it", graph_.overwrites(v).value()));
   }
   for (std::size_t i = 0; i < graph_.storage_count(); ++i) {
     if (graph_.unordered_writes(StorageId(i))) continue;
@@ -194,16 +194,15 @@ void GraphBuilder::compress_edges() {
   std::sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) {
     return std::tie(a.to, a.from, a.kind) < std::tie(b.to, b.from, b.kind);
   });
-  edges_.erase(std::unique(edges_.begin(), edges_.end(),
-                           [](const Edge& a, const Edge& b) {
-                             return a.to == b.to && a.from == b.from;
-                           }),
-               edges_.end());
+  edges_.erase(
+      std::unique(edges_.begin(), edges_.end(),
+                  [](const Edge& a, const Edge& b) { return a.to == b.to && a.from == b.from; }),
+      edges_.end());
   for (const Edge& edge : edges_) {
     if (edge.from == edge.to)
-      throw InvalidGraph(Place::kOp, static_cast<std::size_t>(edge.to),
-                         fmt::format("a cycle: '{}' depends on itself",
-                                     graph_.name(OpId(edge.to))));
+      throw InvalidGraph(
+          Place::kOp, static_cast<std::size_t>(edge.to),
+          fmt::format("a cycle: '{}' depends on itself", graph_.name(OpId(edge.to))));
   }
   graph_.predecessors_ = make_rows<OpId>(graph_.op_count(), [this](const auto& emit) {
     for (const Edge& edge : edges_) emit(static_cast<std::size_t>(edge.to), OpId(edge.from));

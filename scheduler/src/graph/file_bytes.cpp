@@ -14,7 +14,8 @@ namespace plimsoll::graph {
 std::string read_file_bytes(const std::filesystem::path& path, std::int64_t limit_bytes) {
   std::error_code failure;
   const auto status = std::filesystem::status(path, failure);
-  if (!std::filesystem::exists(status)) throw InvalidFile(path.string(), "", "there is no such file");
+  if (!std::filesystem::exists(status))
+    throw InvalidFile(path.string(), "", "there is no such file");
   if (!std::filesystem::is_regular_file(status))
     throw InvalidFile(path.string(), "", "is not a regular file");
   const auto size = static_cast<std::int64_t>(std::filesystem::file_size(path, failure));

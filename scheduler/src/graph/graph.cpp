@@ -9,9 +9,9 @@ namespace {
 constexpr std::array<std::string_view, 6> kValueKinds = {
     "activation", "input", "parameter", "gradient", "optimizer_state", "output"};
 constexpr std::array<std::string_view, 4> kPhases = {"forward", "loss", "backward", "optimizer"};
-constexpr std::array<std::string_view, 11> kDataTypes = {"unknown",  "float32", "float64", "float16",
-                                                         "bfloat16", "int8",    "uint8",   "int16",
-                                                         "int32",    "int64",   "bool"};
+constexpr std::array<std::string_view, 11> kDataTypes = {
+    "unknown", "float32", "float64", "float16", "bfloat16", "int8",
+    "uint8",   "int16",   "int32",   "int64",   "bool"};
 constexpr std::array<int, 11> kDataTypeBytes = {0, 4, 8, 2, 2, 1, 1, 2, 4, 8, 1};
 constexpr std::array<std::string_view, 4> kEdgeKinds = {"data", "anti", "output", "order"};
 

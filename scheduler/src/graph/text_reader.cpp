@@ -6,10 +6,11 @@
 
 #include <spdlog/fmt/fmt.h>
 
-#include "graph/file_bytes.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/graph/builder.h"
 #include "plimsoll/graph/text.h"
+
+#include "graph/file_bytes.h"
 
 namespace plimsoll::graph {
 namespace {
@@ -98,9 +99,10 @@ void read_values(Lines& lines, const Header& header, GraphBuilder& builder,
     const bool stays = lines.number_of("'live to the end'", 0, 1) == 1;
     lines.end_line();
     from_start.push_back(starts ? 1 : 0);
-    builder.add_tensor(size, starts  ? ValueKind::kInput
-                             : stays ? ValueKind::kOutput
-                                     : ValueKind::kActivation,
+    builder.add_tensor(size,
+                       starts  ? ValueKind::kInput
+                       : stays ? ValueKind::kOutput
+                               : ValueKind::kActivation,
                        stays);
   }
 }
@@ -108,8 +110,7 @@ void read_values(Lines& lines, const Header& header, GraphBuilder& builder,
 void read_ids(Lines& lines, std::int64_t count, std::int64_t values, std::vector<ValueId>& ids) {
   ids.clear();
   for (std::int64_t i = 0; i < count; ++i)
-    ids.emplace_back(
-        static_cast<std::int32_t>(lines.number_of("a value's id", 0, values - 1)));
+    ids.emplace_back(static_cast<std::int32_t>(lines.number_of("a value's id", 0, values - 1)));
 }
 
 }  // namespace
@@ -125,9 +126,8 @@ Graph read_text(std::string_view text, const std::string& file) {
   // Which line an id stands on, to turn the builder's complaints into places.
   const auto line_of = [&header](const InvalidGraph& error) -> std::size_t {
     if (error.place() == InvalidGraph::Place::kGraph) return 1;
-    const std::size_t skipped = error.place() == InvalidGraph::Place::kOp
-                                    ? static_cast<std::size_t>(header.values)
-                                    : 0;
+    const std::size_t skipped =
+        error.place() == InvalidGraph::Place::kOp ? static_cast<std::size_t>(header.values) : 0;
     return 2 + skipped + error.index();
   };
   try {

@@ -23,9 +23,9 @@ struct OrderResult {
   std::int64_t peak_bytes = 0;         // graph::peak_bytes(graph, order)
   std::int64_t lower_bound_bytes = 0;  // no order has a lower peak
   BoundProof proof = BoundProof::kNone;
-  graph::OpId bound_op;         // kCut, kNone: the op whose cheapest state is the bound
-  std::int64_t states = 0;      // search states visited
-  bool stopped_early = false;   // a time limit or a cancellation ended the search
+  graph::OpId bound_op;        // kCut, kNone: the op whose cheapest state is the bound
+  std::int64_t states = 0;     // search states visited
+  bool stopped_early = false;  // a time limit or a cancellation ended the search
   bool proved() const { return peak_bytes == lower_bound_bytes; }
 };
 
