@@ -171,8 +171,7 @@ OpId GraphBuilder::add_op(const OpSpec& spec) {
   graph_.results_.items.insert(graph_.results_.items.end(), spec.results.begin(),
                                spec.results.end());
   graph_.results_.close_row();
-  graph_.after_.items.insert(graph_.after_.items.end(), spec.after.begin(), spec.after.end());
-  graph_.after_.close_row();
+  for (const OpId before : spec.after) after_.emplace_back(OpId(index), before);
   add_attributes(spec);
   const bool has_candidate = spec.inplace_operand.valid();
   graph_.inplace_operand_.push_back(spec.inplace_operand);

@@ -31,6 +31,7 @@ Rows<T> make_rows(std::size_t row_count, const Visit& visit) {
 }  // namespace
 
 Graph GraphBuilder::build() {
+  derive_after();
   derive_consumers();
   derive_storages();
   derive_touched();
@@ -43,13 +44,8 @@ Graph GraphBuilder::build() {
       if (graph_.producer(v).valid())
         edges_.push_back({graph_.producer(v).value(), i, EdgeKind::kData});
     }
-    for (const OpId before : graph_.after_[o.index()]) {
-      if (!before.valid() || before.value() >= op_count)
-        throw InvalidGraph(
-            Place::kOp, o.index(),
-            fmt::format("comes after op {}, but there are {} ops", before.value(), op_count));
+    for (const OpId before : graph_.after_[o.index()])
       edges_.push_back({before.value(), i, EdgeKind::kOrder});
-    }
   }
   add_version_edges();
   compress_edges();
@@ -63,6 +59,19 @@ Graph GraphBuilder::build() {
   Graph result = std::move(graph_);
   *this = GraphBuilder();
   return result;
+}
+
+void GraphBuilder::derive_after() {
+  const auto count = static_cast<std::int32_t>(graph_.op_count());
+  for (const auto& [op, before] : after_) {
+    if (!op.valid() || op.value() >= count || !before.valid() || before.value() >= count)
+      throw InvalidGraph(
+          Place::kOp, op.valid() ? op.index() : 0,
+          fmt::format("comes after op {}, but there are {} ops", before.value(), count));
+  }
+  graph_.after_ = make_rows<OpId>(graph_.op_count(), [this](const auto& emit) {
+    for (const auto& [op, before] : after_) emit(op.index(), before);
+  });
 }
 
 void GraphBuilder::derive_consumers() {

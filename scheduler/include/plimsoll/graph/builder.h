@@ -81,6 +81,8 @@ class GraphBuilder {
   ValueId add_tensor(std::int64_t size_bytes, ValueKind kind = ValueKind::kActivation,
                      bool live_at_end = false, std::string_view name = {});
   OpId add_op(const OpSpec& spec);
+  // One more OpSpec::after edge: `op` waits for `before`.
+  void add_after(OpId op, OpId before) { after_.emplace_back(op, before); }
 
   std::size_t op_count() const { return graph_.op_count(); }
   std::size_t value_count() const { return graph_.value_count(); }
@@ -102,6 +104,7 @@ class GraphBuilder {
   void check_inplace(const OpSpec& spec) const;
   void add_attributes(const OpSpec& spec);
   void derive_consumers();
+  void derive_after();
   void derive_storages();
   void check_versions() const;
   void check_inplace_results() const;
@@ -114,7 +117,8 @@ class GraphBuilder {
 
   Graph graph_;
   std::vector<Edge> edges_;
-  std::vector<ValueId> overwritten_by_;  // by value
+  std::vector<std::pair<OpId, OpId>> after_;  // (op, what it waits for)
+  std::vector<ValueId> overwritten_by_;       // by value
   std::map<std::string, std::uint32_t, std::less<>> interned_;
   std::int64_t total_bytes_ = 0;
 };
