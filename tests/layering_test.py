@@ -33,7 +33,7 @@ ALLOWED = [
     (r"runtime/(include/plimsoll|src)/pool/", SCHEDULER | {"device", "pool"}),
     (r"runtime/", RUNTIME),
     (r"bindings/|bench/", RUNTIME | {"", "models", "data", "explain"}),
-    (r"tests/(base|graph|order|rewrite)/", SCHEDULER),
+    (r"tests/(base|graph|order|order_verify|rewrite)/", SCHEDULER),
     (r"tests/(plan|pool|device|exec|kernels)/", RUNTIME),
     (r"tests/", RUNTIME | {"", "models", "data", "explain"}),
 ]

@@ -8,6 +8,7 @@
 
 #include "plimsoll/base/error.h"
 #include "plimsoll/graph/memory.h"
+
 #include "random_graph.h"
 
 namespace plimsoll::graph {
@@ -90,8 +91,10 @@ TEST(JsonGraph, NamesThePlaceOfEveryFault) {
   EXPECT_THAT(refusal(""), HasSubstr("g.json, byte 1: is not valid JSON"));
   EXPECT_THAT(refusal("[1]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(refusal("{}"), HasSubstr("'plimsoll-graph'"));
-  EXPECT_THAT(refusal(R"({"format":"plimsoll-graph","version":2})"), HasSubstr("version: is not 1"));
-  EXPECT_THAT(refusal(R"({"format":"plimsoll-graph","version":1})"), HasSubstr("storages: is miss"));
+  EXPECT_THAT(refusal(R"({"format":"plimsoll-graph","version":2})"),
+              HasSubstr("version: is not 1"));
+  EXPECT_THAT(refusal(R"({"format":"plimsoll-graph","version":1})"),
+              HasSubstr("storages: is miss"));
   EXPECT_THAT(refusal(R"({"values":[]})"), HasSubstr("values: stands before 'storages'"));
   EXPECT_THAT(refusal(R"({"storages":3})"), HasSubstr("storages: is not an array"));
   EXPECT_THAT(refusal(R"({"storages":[],"storages":[]})"), HasSubstr("a second time"));
@@ -120,7 +123,8 @@ TEST(JsonGraph, NamesThePlaceOfEveryFault) {
   EXPECT_THAT(refusal(document(storage, value, R"({"cost_ns":"x"})")), HasSubstr("ops[0].cost_ns"));
   EXPECT_THAT(refusal(document(storage, value, R"({"cost_ns":1e999})")), HasSubstr("g.json"));
   EXPECT_THAT(refusal(document(storage, value, R"({"after":[3]})")), HasSubstr("ops[0].after"));
-  EXPECT_THAT(refusal(document(storage, value, R"({"flags":["fast"]})")), HasSubstr("ops[0].flags"));
+  EXPECT_THAT(refusal(document(storage, value, R"({"flags":["fast"]})")),
+              HasSubstr("ops[0].flags"));
   EXPECT_THAT(refusal(document(storage, value, R"({"attributes":{"a":["x"]}})")),
               HasSubstr("ops[0].attributes.a[0]"));
 }

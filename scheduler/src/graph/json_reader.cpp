@@ -7,10 +7,11 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/fmt/fmt.h>
 
-#include "graph/file_bytes.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/graph/builder.h"
 #include "plimsoll/graph/json.h"
+
+#include "graph/file_bytes.h"
 
 namespace plimsoll::graph {
 namespace {
@@ -123,11 +124,10 @@ class Reader {
 
   Graph read(std::string_view text) {
     try {
-      const Json rest = Json::parse(
-          text.begin(), text.end(),
-          [this](int depth, Json::parse_event_t event, Json& parsed) {
-            return on_event(depth, event, parsed);
-          });
+      const Json rest = Json::parse(text.begin(), text.end(),
+                                    [this](int depth, Json::parse_event_t event, Json& parsed) {
+                                      return on_event(depth, event, parsed);
+                                    });
       check_header(rest);
       resolve_later_ops();
       return builder_.build();
@@ -150,7 +150,9 @@ class Reader {
       index_ = 0;
       if (is_list() && !seen_.insert({section_, true}).second)
         throw InvalidFile(file_, section_, "stands here a second time");
-      const char* needs = section_ == "values" ? "storages" : section_ == "ops" ? "values" : nullptr;
+      const char* needs = section_ == "values" ? "storages"
+                          : section_ == "ops"  ? "values"
+                                               : nullptr;
       if (needs != nullptr && !seen_.contains(needs))
         throw InvalidFile(file_, section_, fmt::format("stands before '{}'", needs));
       return true;
@@ -204,8 +206,7 @@ class Reader {
   }
 
   void use_value(const Element& element) {
-    element.allow_keys(
-        {"id", "storage", "name", "kind", "overwrites", "bytes", "type", "shape"});
+    element.allow_keys({"id", "storage", "name", "kind", "overwrites", "bytes", "type", "shape"});
     ValueSpec spec;
     spec.storage =
         resolve<StorageId>(element, storages_, element.integer("storage"), "storage", "storage");
@@ -216,8 +217,8 @@ class Reader {
     if (!parse_data_type(element.text_or("type", "unknown"), spec.data_type))
       element.refuse("type", "is no data type, such as float32");
     if (element.has("overwrites"))
-      spec.overwrites = resolve<ValueId>(element, values_, element.integer("overwrites"),
-                                         "overwrites", "value");
+      spec.overwrites =
+          resolve<ValueId>(element, values_, element.integer("overwrites"), "overwrites", "value");
     spec.size_bytes = element.integer_or("bytes", -1);
     if (element.has("bytes") && spec.size_bytes < 0)
       element.refuse("bytes", fmt::format("is {}; sizes are 0 or more", spec.size_bytes));
@@ -231,8 +232,8 @@ class Reader {
     if (!element.has(key)) return ids;
     const std::vector<std::int64_t> written = element.integers(element.at(key), key);
     for (std::size_t i = 0; i < written.size(); ++i)
-      ids.push_back(resolve<ValueId>(element, values_, written[i], fmt::format("{}[{}]", key, i),
-                                     "value"));
+      ids.push_back(
+          resolve<ValueId>(element, values_, written[i], fmt::format("{}[{}]", key, i), "value"));
     return ids;
   }
 
@@ -285,8 +286,8 @@ class Reader {
     }
     take_id(element, ops_);
     // `after` may name ops that come later in the file: kept as written until all ids are known.
-    if (element.has("after")) later_.push_back({ops_.count() - 1, element.integers(
-                                                                      element.at("after"), "after")});
+    if (element.has("after"))
+      later_.push_back({ops_.count() - 1, element.integers(element.at("after"), "after")});
     builder_.add_op(spec);
   }
 
