@@ -6,28 +6,6 @@
 namespace plimsoll::plan::detail {
 namespace {
 
-// Adds to a per-operator sum over unrolled ranges, through differences.
-class RangeSums {
- public:
-  explicit RangeSums(std::int64_t count) : differences_(static_cast<std::size_t>(count) + 1) {}
-
-  void add(std::int64_t begin, std::int64_t end, std::int64_t value) {
-    const auto count = static_cast<std::int64_t>(differences_.size()) - 1;
-    for_each_run(begin, end, count, [&](std::int64_t first, std::int64_t last) {
-      differences_[static_cast<std::size_t>(first)] += value;
-      differences_[static_cast<std::size_t>(last)] -= value;
-    });
-  }
-  std::vector<std::int64_t> sums() const {
-    std::vector<std::int64_t> result(differences_.begin(), differences_.end() - 1);
-    for (std::size_t i = 1; i < result.size(); ++i) result[i] += result[i - 1];
-    return result;
-  }
-
- private:
-  std::vector<std::int64_t> differences_;
-};
-
 class GapCollector {
  public:
   GapCollector(const AccessSequence& sequence, GapProblem& problem)

@@ -22,6 +22,7 @@ std::size_t slot(std::int64_t position, const GapProblem& problem) {
 // The chosen gaps as evictions, with copies and sums.
 void list_evictions(const GapProblem& problem, const std::vector<char>& is_evicted,
                     SwapPlan& plan) {
+  detail::RangeSums freed(problem.op_count);
   for (const detail::Version& version : problem.versions) {
     bool is_clean = version.out_bytes == 0;
     for (std::int32_t g = version.first_gap; g < version.last_gap; ++g) {
@@ -38,10 +39,13 @@ void list_evictions(const GapProblem& problem, const std::vector<char>& is_evict
       if (!is_clean) plan.out_bytes += gap.size_bytes;
       plan.in_bytes += gap.in_bytes;
       is_clean = true;
-      for (std::int64_t p = gap.begin; p < gap.end; ++p)
-        plan.resident_bytes[slot(p, problem)] -= gap.size_bytes;
+      freed.add(gap.begin, gap.end, gap.size_bytes);
     }
   }
+  plan.resident_bytes = problem.alive_bytes;
+  const std::vector<std::int64_t> freed_bytes = freed.sums();
+  for (std::size_t op = 0; op < freed_bytes.size(); ++op)
+    plan.resident_bytes[op] -= freed_bytes[op];
   std::ranges::sort(plan.evictions, {}, [](const SwapEviction& eviction) {
     return std::tuple(eviction.evict_after, eviction.storage, eviction.lap);
   });
@@ -117,7 +121,6 @@ SwapPlan plan_swaps(const AccessSequence& sequence, std::int64_t budget_bytes,
   std::vector<char> is_evicted(problem.gaps.size());
   for (std::size_t g = 0; g < chosen.size(); ++g)
     is_evicted[static_cast<std::size_t>(cover.gaps[g].source)] = chosen[g];
-  plan.resident_bytes = problem.alive_bytes;
   list_evictions(problem, is_evicted, plan);
   OverlapWindows(sequence, problem, budget_bytes, plan).widen(plan.evictions);
   return plan;
