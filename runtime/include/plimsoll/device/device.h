@@ -28,6 +28,7 @@ struct DeviceInfo {
   std::string name;
   std::int64_t alignment_bytes = 64;   // of every block; a power of two
   bool is_compute_synchronous = true;  // operators have run when they return to the host
+  bool is_host_addressable = true;     // system calls may read and write the arena
 };
 
 // A point in a queue. A value: copying it is free, and it needs no release. The default event has
@@ -57,10 +58,10 @@ class Device {
   // Waits for all queues, then gives the arena back; no-op where there is none.
   virtual void release() noexcept = 0;
 
-  // Submits a copy to a queue. Both ranges must stay valid, the destination untouched and the
-  // source unwritten until an event recorded after it has happened.
-  virtual void copy(void* destination, const void* source, std::int64_t bytes, CopyKind kind,
-                    Queue queue) = 0;
+  // Submits a copy to a queue and returns the event of its end. Both ranges must stay valid, the
+  // destination untouched and the source unwritten until it has happened.
+  virtual Event copy(void* destination, const void* source, std::int64_t bytes, CopyKind kind,
+                     Queue queue) = 0;
 
   // Copies now, after all that was submitted to kCompute, with all threads or engines there are,
   // and returns when the bytes are there. Copies pending on other queues are not waited for.

@@ -21,9 +21,11 @@ using ParallelFor =
 
 struct HostDeviceOptions {
   // Spreads blocking copies. Empty: `threads` threads of the device's own.
-  ParallelFor parallel_for;
+  ParallelFor parallel_for = {};
   int threads = 2;
   std::int64_t alignment_bytes = 64;
+  // False: file traffic goes through a buffer, as on devices the host cannot address.
+  bool is_host_addressable = true;
   // Blocking copies below this run on the caller's thread alone.
   std::int64_t parallel_copy_bytes = 256 << 10;
   // Each queued copy first waits for a pseudo-random time up to this (tests: makes a missing wait
@@ -45,8 +47,8 @@ class HostDevice final : public Device {
   const DeviceInfo& info() const noexcept override { return info_; }
   void* reserve(std::int64_t bytes) override;
   void release() noexcept override;
-  void copy(void* destination, const void* source, std::int64_t bytes, CopyKind kind,
-            Queue queue) override;
+  Event copy(void* destination, const void* source, std::int64_t bytes, CopyKind kind,
+             Queue queue) override;
   void copy_blocking(void* destination, const void* source, std::int64_t bytes,
                      CopyKind kind) override;
   void fill(void* destination, std::int64_t bytes, std::uint8_t pattern) override;

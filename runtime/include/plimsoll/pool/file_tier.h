@@ -17,13 +17,12 @@ struct FileSpan {
   std::int64_t offset = -1;
   std::int64_t bytes = 0;
   std::int32_t piece = -1;
-  std::uint64_t checksum = 0;  // of the bytes; 0 where checksums are off
 
   bool valid() const noexcept { return offset >= 0; }
 };
 
 struct FileTierOptions {
-  std::filesystem::path folder;
+  std::filesystem::path folder = {};
   std::int64_t limit_bytes = INT64_MAX;  // of the file's ranges in use
   bool verify_checksums = false;         // costs a pass over the bytes each way
   bool allow_io_uring = true;            // false: positioned reads and writes
@@ -46,13 +45,16 @@ class FileTier {
   FileTier(const FileTier&) = delete;
   FileTier& operator=(const FileTier&) = delete;
 
-  // Writes `bytes` > 0 from host memory to a free range.
-  // Errors: HostOutOfMemory where the disk or the limit is full (nothing changed, the range is
-  // free again); DeviceError where the write fails otherwise.
-  FileSpan write(const void* source, std::int64_t bytes);
-  // Reads a span's bytes into host memory.
-  // Errors: DeviceError where the read fails, ends early or the checksum is wrong; the span stays.
-  void read(const FileSpan& span, void* destination);
+  // Takes a range of `bytes` > 0, contents undefined.
+  // Errors: HostOutOfMemory where the disk or the limit is full, nothing changed; DeviceError.
+  FileSpan allocate(std::int64_t bytes);
+  // Writes part of a span from host memory. `offset` is a multiple of options().chunk_bytes.
+  // Errors: HostOutOfMemory where the disk is full, DeviceError where the write fails otherwise;
+  // the part then holds anything.
+  void write(const FileSpan& span, std::int64_t offset, const void* source, std::int64_t bytes);
+  // Reads part of a span, as write.
+  // Errors: DeviceError where the read fails, ends early or a checksum is wrong; the span stays.
+  void read(const FileSpan& span, std::int64_t offset, void* destination, std::int64_t bytes);
   void deallocate(const FileSpan& span) noexcept;
   // Gives the pages of free ranges back to the disk.
   void trim() noexcept;

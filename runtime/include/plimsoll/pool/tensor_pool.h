@@ -132,15 +132,16 @@ class TensorPool {
   // Copies the block's bytes, wherever they are, to host memory; changes nothing. Errors as above.
   void read(BlockId block, void* host_destination);
 
-  // O(1). find() gives the block that starts exactly there and has a range now, else no id.
+  // O(1). An unknown id is InvalidArgument. find() gives the block that starts exactly there and
+  // has a range now, else no id.
   BlockId find(const void* address) const noexcept;
   bool contains(const void* address) const noexcept;  // inside the arena
-  void* address(BlockId block) const noexcept;        // null where not resident
-  std::int64_t size(BlockId block) const noexcept;    // as asked for
-  Residence residence(BlockId block) const noexcept;
-  bool host_copy_valid(BlockId block) const noexcept;
-  int pins(BlockId block) const noexcept;
-  BlockOwner* owner(BlockId block) const noexcept;
+  void* address(BlockId block) const;                 // null where not resident or moving out
+  std::int64_t size(BlockId block) const;             // as asked for
+  Residence residence(BlockId block) const;
+  bool host_copy_valid(BlockId block) const;  // or the file's
+  int pins(BlockId block) const;
+  BlockOwner* owner(BlockId block) const;  // null where unbound
 
   // Counts memory outside of the arena against the budget, evicting if needed.
   // Errors: DeviceOutOfMemory (nothing changed), HostOutOfMemory, DeviceError (others may have

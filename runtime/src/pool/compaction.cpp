@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plimsoll/pool/compaction.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace plimsoll::pool {
+namespace {
+
+using Kind = CompactionItem::Kind;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Items [begin, end) between two fixed ones.
+struct Region {
+  std::int32_t begin = 0;
+  std::int32_t end = 0;
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+  std::int64_t free_bytes = 0;
+};
+
+bool is_better(const CompactionPlan& a, const CompactionPlan& b) {
+  if (a.is_feasible != b.is_feasible) return a.is_feasible;
+  if (a.cost != b.cost) return a.cost < b.cost;
+  if (a.slid_bytes != b.slid_bytes) return a.slid_bytes < b.slid_bytes;
+  return a.hole_offset < b.hole_offset;
+}
+
+class Planner {
+ public:
+  Planner(std::span<const CompactionItem> items, const CompactionRequest& request)
+      : items_(items), request_(request) {
+    const auto count = static_cast<std::int32_t>(items.size());
+    offsets_.resize(items.size() + 1);
+    for (std::int32_t i = 0; i < count; ++i)
+      offsets_[index(i + 1)] = offsets_[index(i)] + item(i).bytes;
+    for (std::int32_t i = 0; i < count; ++i)
+      if (is_evictable(i)) by_density_.push_back(i);
+    std::sort(by_density_.begin(), by_density_.end(), [&](std::int32_t a, std::int32_t b) {
+      const double left = item(a).eviction_cost * static_cast<double>(item(b).bytes);
+      const double right = item(b).eviction_cost * static_cast<double>(item(a).bytes);
+      return left != right ? left < right : a < b;
+    });
+    find_regions();
+  }
+
+  CompactionPlan best() {
+    CompactionPlan best;
+    if (request_.hole_bytes == 0) {
+      CompactionPlan plan;
+      plan.is_feasible = true;
+      finish(plan);
+      return plan;
+    }
+    for (const Region& region : regions_) {
+      if (region.bytes < request_.hole_bytes) continue;
+      consider(best, window_plan(region));
+      const std::vector<std::int32_t> cheapest = cheapest_victims(region);
+      consider(best, joined_plan(region, cheapest));
+      if (cheapest.size() > 1) consider(best, joined_plan(region, single_victim(region)));
+    }
+    return best;
+  }
+
+ private:
+  static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+  const CompactionItem& item(std::int32_t i) const { return items_[index(i)]; }
+  bool is_evictable(std::int32_t i) const {
+    return item(i).kind == Kind::kMovable && item(i).eviction_cost < kInfinity;
+  }
+
+  void find_regions() {
+    const auto count = static_cast<std::int32_t>(items_.size());
+    for (std::int32_t begin = 0; begin < count;) {
+      if (item(begin).kind == Kind::kFixed) {
+        ++begin;
+        continue;
+      }
+      Region region{begin, begin, offsets_[index(begin)], 0, 0};
+      for (; region.end < count && item(region.end).kind != Kind::kFixed; ++region.end) {
+        region.bytes += item(region.end).bytes;
+        if (item(region.end).kind == Kind::kFree) region.free_bytes += item(region.end).bytes;
+      }
+      regions_.push_back(region);
+      begin = region.end;
+    }
+  }
+
+  void consider(CompactionPlan& best, CompactionPlan plan) const {
+    if (plan.is_feasible) finish(plan);
+    if (is_better(plan, best)) best = std::move(plan);
+  }
+
+  // The cheapest stretch of neighbours whose bytes suffice, all movable ones in it evicted.
+  CompactionPlan window_plan(const Region& region) const {
+    CompactionPlan plan;
+    double best_cost = kInfinity;
+    std::int32_t best_begin = -1;
+    std::int32_t best_end = -1;
+    std::int32_t begin = region.begin;
+    double cost = 0;
+    for (std::int32_t end = region.begin; end < region.end; ++end) {
+      if (item(end).kind == Kind::kMovable) {
+        if (!is_evictable(end)) {  // no window spans it
+          begin = end + 1;
+          cost = 0;
+          continue;
+        }
+        cost += item(end).eviction_cost;
+      }
+      while (begin <= end &&
+             offsets_[index(end + 1)] - offsets_[index(begin + 1)] >= request_.hole_bytes) {
+        if (item(begin).kind == Kind::kMovable) cost -= item(begin).eviction_cost;
+        ++begin;
+      }
+      if (offsets_[index(end + 1)] - offsets_[index(begin)] < request_.hole_bytes) continue;
+      if (cost < best_cost) {
+        best_cost = cost;
+        best_begin = begin;
+        best_end = end + 1;
+      }
+    }
+    if (best_begin < 0) return plan;
+    plan.is_feasible = true;
+    plan.hole_offset = offsets_[index(best_begin)];
+    for (std::int32_t i = best_begin; i < best_end; ++i)
+      if (item(i).kind == Kind::kMovable) plan.victims.push_back(i);
+    return plan;
+  }
+
+  // Victims by rising cost per byte until the region's free bytes suffice, then without those that
+  // turn out not to be needed, dearest first.
+  std::vector<std::int32_t> cheapest_victims(const Region& region) const {
+    std::vector<std::int32_t> victims;
+    std::int64_t free_bytes = region.free_bytes;
+    for (const std::int32_t i : by_density_) {
+      if (free_bytes >= request_.hole_bytes) break;
+      if (i < region.begin || i >= region.end) continue;
+      victims.push_back(i);
+      free_bytes += item(i).bytes;
+    }
+    drop_unneeded(victims, free_bytes - request_.hole_bytes);
+    return victims;
+  }
+
+  void drop_unneeded(std::vector<std::int32_t>& victims, std::int64_t spare_bytes) const {
+    std::vector<std::int32_t> dearest = victims;
+    std::sort(dearest.begin(), dearest.end(), [&](std::int32_t a, std::int32_t b) {
+      if (item(a).eviction_cost != item(b).eviction_cost)
+        return item(a).eviction_cost > item(b).eviction_cost;
+      return a < b;
+    });
+    for (const std::int32_t i : dearest) {
+      if (spare_bytes < item(i).bytes) continue;
+      spare_bytes -= item(i).bytes;
+      std::erase(victims, i);
+    }
+  }
+
+  // The cheapest one whose bytes alone suffice; empty where there is none.
+  std::vector<std::int32_t> single_victim(const Region& region) const {
+    std::int32_t best = -1;
+    for (std::int32_t i = region.begin; i < region.end; ++i) {
+      if (!is_evictable(i) || region.free_bytes + item(i).bytes < request_.hole_bytes) continue;
+      if (best < 0 || item(i).eviction_cost < item(best).eviction_cost) best = i;
+    }
+    if (best < 0) return {};
+    return {best};
+  }
+
+  // Makes a plan of evicting `victims` of a region and joining its free bytes.
+  CompactionPlan joined_plan(const Region& region, const std::vector<std::int32_t>& victims) const {
+    CompactionPlan plan;
+    std::vector<bool> leaves(index(region.end - region.begin), false);
+    std::int64_t free_bytes = region.free_bytes;
+    for (const std::int32_t i : victims) {
+      leaves[index(i - region.begin)] = true;
+      free_bytes += item(i).bytes;
+    }
+    plan.victims = victims;
+    change_regions(region, plan, leaves, free_bytes);
+    if (free_bytes < request_.hole_bytes) return plan;
+    plan.is_feasible = true;
+    join(region, leaves, plan);
+    return plan;
+  }
+
+  // Lets victims slide into holes of other regions where that is cheaper than evicting them, and,
+  // where the region cannot serve the request otherwise, obstacles too, largest first.
+  void change_regions(const Region& region, CompactionPlan& plan, std::vector<bool>& leaves,
+                      std::int64_t& free_bytes) const {
+    std::vector<Region> holes;  // of other regions; `offset` and `bytes` are what is left of each
+    if (plan.victims.empty() && free_bytes >= request_.hole_bytes) return;
+    const auto count = static_cast<std::int32_t>(items_.size());
+    for (std::int32_t i = 0; i < count; ++i)
+      if (item(i).kind == Kind::kFree && (i < region.begin || i >= region.end))
+        holes.push_back({i, i + 1, offsets_[index(i)], item(i).bytes, item(i).bytes});
+    if (holes.empty()) return;
+    std::vector<std::int32_t> movers = plan.victims;
+    std::sort(movers.begin(), movers.end(), [&](std::int32_t a, std::int32_t b) {
+      return item(a).bytes != item(b).bytes ? item(a).bytes > item(b).bytes : a < b;
+    });
+    for (const std::int32_t i : movers) {
+      if (slide_cost(item(i).bytes) > item(i).eviction_cost) continue;
+      if (slide_out(i, holes, plan)) std::erase(plan.victims, i);
+    }
+    if (free_bytes >= request_.hole_bytes) return;
+    std::vector<std::int32_t> obstacles;
+    for (std::int32_t i = region.begin; i < region.end; ++i)
+      if (item(i).kind == Kind::kMovable && !leaves[index(i - region.begin)])
+        obstacles.push_back(i);
+    std::sort(obstacles.begin(), obstacles.end(), [&](std::int32_t a, std::int32_t b) {
+      return item(a).bytes != item(b).bytes ? item(a).bytes > item(b).bytes : a < b;
+    });
+    for (const std::int32_t i : obstacles) {
+      if (free_bytes >= request_.hole_bytes) return;
+      if (!slide_out(i, holes, plan)) continue;
+      leaves[index(i - region.begin)] = true;
+      free_bytes += item(i).bytes;
+    }
+  }
+
+  double slide_cost(std::int64_t bytes) const {
+    return request_.slide_cost_per_byte * static_cast<double>(bytes);
+  }
+
+  // Slides an item into the smallest hole that takes it; false where none does.
+  bool slide_out(std::int32_t i, std::vector<Region>& holes, CompactionPlan& plan) const {
+    Region* best = nullptr;
+    for (Region& hole : holes)
+      if (hole.bytes >= item(i).bytes && (best == nullptr || hole.bytes < best->bytes))
+        best = &hole;
+    if (best == nullptr) return false;
+    plan.slides.push_back({i, best->offset});
+    plan.slid_bytes += item(i).bytes;
+    best->offset += item(i).bytes;
+    best->bytes -= item(i).bytes;
+    return true;
+  }
+
+  // Finds the stretch with free bytes enough and the fewest bytes to slide (two pointers; a stretch
+  // begins and ends with a free item), and slides what is left in it to one side: away from the
+  // region's edge where the stretch begins there, so that the hole lies at the edge.
+  void join(const Region& region, const std::vector<bool>& leaves, CompactionPlan& plan) const {
+    const auto is_free = [&](std::int32_t i) {
+      return item(i).kind == Kind::kFree || leaves[index(i - region.begin)];
+    };
+    std::int64_t best_slid = std::numeric_limits<std::int64_t>::max();
+    std::int32_t best_begin = region.begin;
+    std::int32_t best_end = region.end;
+    std::int64_t free_bytes = 0;
+    std::int64_t slid = 0;
+    std::int32_t begin = region.begin;
+    for (std::int32_t end = region.begin; end < region.end; ++end) {
+      (is_free(end) ? free_bytes : slid) += item(end).bytes;
+      while (begin <= end &&
+             (!is_free(begin) || free_bytes - item(begin).bytes >= request_.hole_bytes)) {
+        (is_free(begin) ? free_bytes : slid) -= item(begin).bytes;
+        ++begin;
+      }
+      if (free_bytes >= request_.hole_bytes && slid < best_slid) {
+        best_slid = slid;
+        best_begin = begin;
+        best_end = end + 1;
+      }
+    }
+    if (best_begin == region.begin)
+      slide_right(best_begin, best_end, is_free, plan);
+    else
+      slide_left(best_begin, best_end, is_free, plan);
+    plan.slid_bytes += best_slid;
+  }
+
+  template <typename IsFree>
+  void slide_left(std::int32_t begin, std::int32_t end, const IsFree& is_free,
+                  CompactionPlan& plan) const {
+    std::int64_t offset = offsets_[index(begin)];
+    for (std::int32_t i = begin; i < end; ++i) {
+      if (is_free(i)) continue;
+      plan.slides.push_back({i, offset});
+      offset += item(i).bytes;
+    }
+    plan.hole_offset = offset;
+  }
+
+  template <typename IsFree>
+  void slide_right(std::int32_t begin, std::int32_t end, const IsFree& is_free,
+                   CompactionPlan& plan) const {
+    std::int64_t offset = offsets_[index(end)];
+    for (std::int32_t i = end - 1; i >= begin; --i) {
+      if (is_free(i)) continue;
+      offset -= item(i).bytes;
+      plan.slides.push_back({i, offset});
+    }
+    plan.hole_offset = offsets_[index(begin)];
+  }
+
+  // Adds the cheapest victims for what evictions still owe, and sums up.
+  void finish(CompactionPlan& plan) const {
+    std::int64_t owed = request_.evict_bytes;
+    for (const std::int32_t i : plan.victims) owed -= item(i).bytes;
+    if (owed > 0) {
+      std::vector<bool> used(items_.size(), false);
+      for (const std::int32_t i : plan.victims) used[index(i)] = true;
+      for (const CompactionSlide& slide : plan.slides) used[index(slide.item)] = true;
+      std::vector<std::int32_t> more;
+      for (const std::int32_t i : by_density_) {
+        if (owed <= 0) break;
+        if (used[index(i)]) continue;
+        more.push_back(i);
+        owed -= item(i).bytes;
+      }
+      plan.is_feasible = owed <= 0;
+      drop_unneeded(more, -owed);
+      plan.victims.insert(plan.victims.end(), more.begin(), more.end());
+    }
+    std::sort(plan.victims.begin(), plan.victims.end());
+    plan.cost = slide_cost(plan.slid_bytes);
+    for (const std::int32_t i : plan.victims) plan.cost += item(i).eviction_cost;
+  }
+
+  std::span<const CompactionItem> items_;
+  CompactionRequest request_;
+  std::vector<std::int64_t> offsets_;
+  std::vector<std::int32_t> by_density_;
+  std::vector<Region> regions_;
+};
+
+}  // namespace
+
+CompactionPlan plan_compaction(std::span<const CompactionItem> items,
+                               const CompactionRequest& request) {
+  return Planner(items, request).best();
+}
+
+}  // namespace plimsoll::pool
