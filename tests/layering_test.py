@@ -61,7 +61,7 @@ def check_file(path, text):
             if part not in allowed:
                 yield f"{path}:{number}: includes plimsoll/{match.group(1)}, an arrow that points up"
         if TORCH_INCLUDE.match(line) and not re.match(
-                r"bindings/(torch|cli|python)/|tests/(torch|models|cases|simgpu|cli|package|python)/|bench/", path):
+                r"bindings/(torch|models|cli|python)/|tests/(torch|models|cases|simgpu|cli|package|python)/|bench/", path):
             yield f"{path}:{number}: includes LibTorch outside of bindings"
 
 
