@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "budget_search.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace plimsoll::order {
+namespace {
+constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
+constexpr std::size_t kLongestChain = 96;
+constexpr std::size_t kWidestChain = 8;
+constexpr std::int64_t kStatesPerStopCheck = 64;
+}  // namespace
+
+BudgetSearch::BudgetSearch(const Problem& problem, const SearchRules& rules,
+                           std::size_t table_bytes, Stopper& stopper)
+    : problem_(problem),
+      rules_(rules),
+      stopper_(stopper),
+      state_(problem),
+      table_(table_bytes),
+      held_(problem.op_count(), 0) {}
+
+// Runs what was touched and must not wait. Returns whether anything ran.
+bool BudgetSearch::commit_touched() {
+  bool ran = false;
+  std::vector<std::int32_t>& touched = state_.touched();
+  while (!touched.empty()) {
+    const std::int32_t op = touched.back();
+    touched.pop_back();
+    if (!state_.is_ready(op) || held_[op] != 0 || state_.net(op) > 0 || !fits(op)) continue;
+    state_.run(op);
+    ran = true;
+  }
+  return ran;
+}
+
+// Closes the state under the commit rules.
+void BudgetSearch::commit_all() {
+  if (!rules_.forward_commits) return;
+  for (bool again = true; again;) {
+    again = commit_touched();
+    for (std::size_t i = 0; i < state_.ready().size(); ++i) {
+      const std::int32_t op = state_.ready()[i];
+      if (held_[op] != 0 || !fits(op)) continue;
+      if (state_.net(op) <= 0) {
+        state_.run(op);
+      } else if (!rules_.chain_commits || !try_chain(op)) {
+        continue;
+      }
+      commit_touched();
+      again = true;
+    }
+  }
+}
+
+// Runs `op` and what follows from it alone, until the level is back; otherwise changes nothing.
+bool BudgetSearch::try_chain(std::int32_t op) {
+  const std::size_t mark = state_.executed_count();
+  const std::int64_t base = state_.level();
+  fresh_.clear();
+  state_.run(op);
+  for (const std::int32_t s : problem_.after[op])
+    if (state_.is_ready(s) && held_[s] == 0) fresh_.push_back(s);
+  while (state_.level() > base) {
+    if (state_.executed_count() - mark > kLongestChain || !extend_chain()) {
+      state_.undo_to(mark);
+      state_.touched().clear();
+      return false;
+    }
+  }
+  return true;
+}
+
+bool BudgetSearch::extend_chain() {
+  if (fresh_.empty() || fresh_.size() > kWidestChain) return false;
+  std::size_t pick = fresh_.size();
+  for (std::size_t i = 0; i < fresh_.size() && pick == fresh_.size(); ++i)
+    if (state_.net(fresh_[i]) <= 0) pick = i;
+  if (pick == fresh_.size()) {
+    if (fresh_.size() != 1) return false;
+    pick = 0;
+  }
+  const std::int32_t op = fresh_[pick];
+  if (!fits(op)) return false;
+  fresh_.erase(fresh_.begin() + static_cast<std::ptrdiff_t>(pick));
+  state_.run(op);
+  for (const std::int32_t s : problem_.after[op])
+    if (state_.is_ready(s) && held_[s] == 0) fresh_.push_back(s);
+  return true;
+}
+
+// From the end backwards, takes operators that may as well run last: those that do not lower the
+// level and whose run level there fits.
+void BudgetSearch::hold_tail() {
+  std::fill(held_.begin(), held_.end(), std::uint8_t{0});
+  tail_.clear();
+  if (!rules_.backward_commits) return;
+  std::vector<std::int32_t> later(problem_.op_count()), held_readers(problem_.storage_count(), 0);
+  std::vector<std::int32_t> sinks, births_left(problem_.storage_count());
+  std::int64_t level = problem_.base_bytes;
+  for (std::int32_t v = 0; v < problem_.storage_count(); ++v) {
+    if (problem_.kept[v] != 0) level += problem_.bytes[v];
+    births_left[v] = static_cast<std::int32_t>(problem_.births[v].size());
+  }
+  for (std::int32_t o = problem_.op_count() - 1; o >= 0; --o) {
+    later[o] = static_cast<std::int32_t>(problem_.after[o].size());
+    if (later[o] == 0) sinks.push_back(o);
+  }
+  const auto hold_if_safe = [&](std::int32_t op) {
+    std::int64_t net = 0, rise = problem_.extra[op];
+    for (const std::int32_t v : problem_.results[op]) {
+      if (births_left[v] > 1) continue;
+      rise += problem_.bytes[v];
+      if (problem_.survives(v)) net += problem_.bytes[v];
+    }
+    for (const std::int32_t v : problem_.operands[op]) {
+      if (problem_.kept[v] != 0 || held_readers[v] != 0) continue;
+      net -= problem_.bytes[v];
+      if (problem_.overwrites[op] == v) rise -= problem_.bytes[v];
+    }
+    if (net < 0 || level - net + rise > budget_) return;
+    held_[op] = 1;
+    tail_.push_back(op);
+    level -= net;
+    for (const std::int32_t v : problem_.results[op]) --births_left[v];
+    for (const std::int32_t v : problem_.operands[op]) ++held_readers[v];
+    for (const std::int32_t p : problem_.before[op])
+      if (--later[p] == 0) sinks.push_back(p);
+  };
+  // A sink that is refused once may pass later; a few rounds reach nearly all and keep this linear.
+  for (int round = 0; round < 4; ++round) {
+    const std::size_t held_before = tail_.size();
+    std::vector<std::int32_t> refused;
+    while (!sinks.empty()) {
+      const std::int32_t op = sinks.back();
+      sinks.pop_back();
+      hold_if_safe(op);
+      if (held_[op] == 0) refused.push_back(op);
+    }
+    sinks = std::move(refused);
+    if (tail_.size() == held_before) break;
+  }
+}
+
+// Makes a frame of the current state, its children by (net, rise, index).
+void BudgetSearch::open_frame() {
+  ++states_;
+  Frame frame;
+  frame.executed = state_.executed_count();
+  frame.first = frame.next = children_.size();
+  frame.bound = kHuge;
+  frame.key = state_.key();
+  for (const std::int32_t op : state_.ready()) {
+    if (held_[op] != 0) continue;
+    if (fits(op))
+      children_.push_back(op);
+    else
+      frame.bound = std::min(frame.bound, state_.level() + state_.rise(op));
+  }
+  std::sort(children_.begin() + static_cast<std::ptrdiff_t>(frame.first), children_.end(),
+            [this](std::int32_t a, std::int32_t b) {
+              if (state_.net(a) != state_.net(b)) return state_.net(a) < state_.net(b);
+              if (state_.rise(a) != state_.rise(b)) return state_.rise(a) < state_.rise(b);
+              return a < b;
+            });
+  frames_.push_back(frame);
+}
+
+// Records the top frame as failed and hands its bound to the one below.
+void BudgetSearch::close_frame() {
+  const Frame frame = frames_.back();
+  frames_.pop_back();
+  children_.resize(frame.first);
+  if (rules_.failed_states) table_.raise(frame.key, frame.bound);
+  if (!frames_.empty()) frames_.back().bound = std::min(frames_.back().bound, frame.bound);
+}
+
+Attempt BudgetSearch::found() const {
+  Attempt result;
+  result.outcome = Attempt::Outcome::kFound;
+  result.order = state_.executed();
+  result.order.insert(result.order.end(), tail_.rbegin(), tail_.rend());
+  return result;
+}
+
+Attempt BudgetSearch::attempt(std::int64_t budget, std::int64_t work) {
+  budget_ = budget;
+  frames_.clear();
+  children_.clear();
+  state_.undo_to(0);
+  Attempt result;
+  if (state_.level() > budget) {
+    result.outcome = Attempt::Outcome::kImpossible;
+    result.bound = state_.level();
+    return result;
+  }
+  hold_tail();
+  const std::int64_t last_work = work < kHuge - state_.work() ? state_.work() + work : kHuge;
+  state_.touched().clear();
+  commit_all();
+  if (finished()) return found();
+  open_frame();
+  while (!frames_.empty()) {
+    Frame& frame = frames_.back();
+    state_.undo_to(frame.executed);
+    if (frame.next == children_.size()) {
+      result.bound = frame.bound;
+      close_frame();
+      continue;
+    }
+    if (state_.work() > last_work || (states_ % kStatesPerStopCheck == 0 && stopper_()))
+      return result;
+    state_.touched().clear();
+    state_.run(children_[frame.next++]);
+    commit_all();
+    if (finished()) return found();
+    if (rules_.failed_states) {
+      const std::int64_t known = table_.find(state_.key());
+      if (known > budget_) {
+        frame.bound = std::min(frame.bound, known);
+        continue;
+      }
+    }
+    open_frame();
+  }
+  result.outcome = Attempt::Outcome::kImpossible;
+  return result;
+}
+
+}  // namespace plimsoll::order
