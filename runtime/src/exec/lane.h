@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread's replay on one queue.
+//
+// Noun: Lane.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "exec/lane_recorder.h"
+#include "exec/plan_instance.h"
+#include "exec/shelf.h"
+
+namespace plimsoll::exec::detail {
+
+// Threads: single owner, apart from free(), which any thread may call.
+class Lane {
+ public:
+  Lane(Shelf& shelf, const LaneKind& kind);
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  const LaneKind& kind() const { return kind_; }
+
+  // The hit path: next slot's key and size match, and its cell and its predecessors' are dead.
+  void* allocate(std::int64_t bytes, AllocationKey key) {
+    const ReplaySlot& slot = *next_;
+    if (slot.key == key &&
+        static_cast<std::uint64_t>(bytes - slot.minimum_bytes) <= slot.span_bytes) [[likely]] {
+      // Acquire: who freed those blocks is done with their bytes.
+      const std::uint32_t busy = cells_[slot.own].load(std::memory_order_acquire) |
+                                 cells_[slot.predecessors[0]].load(std::memory_order_acquire) |
+                                 cells_[slot.predecessors[1]].load(std::memory_order_acquire) |
+                                 cells_[slot.predecessors[2]].load(std::memory_order_acquire);
+      if (busy == kDead) [[likely]] {
+        Cell& own = cells_[slot.own];
+        own.store(kLive, std::memory_order_relaxed);
+        arena_->owner(slot.offset).store(&own, std::memory_order_relaxed);
+        ++next_;
+        return base_ + slot.offset;
+      }
+    }
+    return allocate_slowly(bytes, key);
+  }
+  void note(const void* pointer, std::int64_t bytes, AllocationKey key);
+  void step_mark();
+
+  bool contains(const void* pointer) const {
+    return reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(base_) <
+           arena_bytes_;
+  }
+  const Arena& arena() const { return *arena_; }
+
+ private:
+  // What happened since the last step mark.
+  struct StepCounts {
+    std::int64_t planned = 0;  // up to the last time the slow path ran
+    std::int64_t escaped = 0;
+    std::int64_t missed = 0;
+    std::int64_t refused = 0;
+    std::int64_t skipped = 0;
+    bool is_detached = false;
+    bool is_clean() const { return missed == 0 && refused == 0 && skipped == 0; }
+  };
+
+  void* allocate_slowly(std::int64_t bytes, AllocationKey key);
+  void* serve(std::int64_t bytes, AllocationKey key);
+  void* take(std::uint32_t slot, std::int64_t bytes, AllocationKey key);
+  void* take_behind(std::int64_t bytes, AllocationKey key);
+  bool change_plan(std::int64_t bytes, AllocationKey key);
+  void activate(PlanInstance* instance, std::uint32_t cursor);
+  void leave_active();
+  void read_cursor();
+  void publish_cursor();
+  void miss();
+
+  void end_step();
+  void guess_next_plan(bool was_empty);
+  void follow_shelf();
+  bool make_room(const std::vector<SharedPlan>& plans);
+  void sweep();
+
+  // Read by every hit; one cache line.
+  alignas(64) const ReplaySlot* next_;
+  Cell* cells_;
+  std::byte* base_ = nullptr;
+  std::uint64_t arena_bytes_ = 0;
+  Arena* arena_ = nullptr;
+
+  Shelf& shelf_;
+  const LaneKind kind_;
+  PlanInstance* active_ = nullptr;
+  PlanInstance* last_finished_ = nullptr;  // the plan at the end of the last step
+  std::uint32_t cursor_ = 0;
+  int miss_run_ = 0;
+  bool awaits_note_ = false;
+  StepCounts counts_;
+  std::vector<std::uint64_t> skipped_in_;  // per slot of the active plan: the step that skipped it
+  std::uint64_t step_ = 1;
+
+  std::shared_ptr<Arena> shared_arena_;
+  std::vector<std::unique_ptr<PlanInstance>> instances_;  // of plans on the shelf
+  std::vector<std::unique_ptr<PlanInstance>> leftovers_;  // of plans that went, with live blocks
+  std::vector<std::shared_ptr<Arena>> old_arenas_;        // too small now, with live blocks
+  std::uint64_t shelf_version_ = 0;
+  LaneRecorder recorder_;
+};
+
+}  // namespace plimsoll::exec::detail
