@@ -50,8 +50,9 @@ class Planner {
     CompactionPlan best;
     if (request_.hole_bytes == 0) {
       CompactionPlan plan;
-      plan.is_feasible = true;
-      finish(plan);
+      settle_debt({}, plan.victims);
+      plan.is_feasible = bytes_of(plan.victims) >= request_.evict_bytes;
+      sum_up(plan);
       return plan;
     }
     for (const Region& region : regions_) {
@@ -89,7 +90,7 @@ class Planner {
   }
 
   void consider(CompactionPlan& best, CompactionPlan plan) const {
-    if (plan.is_feasible) finish(plan);
+    sum_up(plan);
     if (is_better(plan, best)) best = std::move(plan);
   }
 
@@ -123,15 +124,22 @@ class Planner {
       }
     }
     if (best_begin < 0) return plan;
-    plan.is_feasible = true;
     plan.hole_offset = offsets_[index(best_begin)];
     for (std::int32_t i = best_begin; i < best_end; ++i)
       if (item(i).kind == Kind::kMovable) plan.victims.push_back(i);
+    // The window stays as it is; only what is owed elsewhere is added.
+    std::int64_t owed = request_.evict_bytes - bytes_of(plan.victims);
+    for (const std::int32_t i : by_density_) {
+      if (owed <= 0) break;
+      if (best_begin <= i && i < best_end) continue;
+      plan.victims.push_back(i);
+      owed -= item(i).bytes;
+    }
+    plan.is_feasible = owed <= 0;
     return plan;
   }
 
-  // Victims by rising cost per byte until the region's free bytes suffice, then without those that
-  // turn out not to be needed, dearest first.
+  // Victims by rising cost per byte until the region's free bytes suffice.
   std::vector<std::int32_t> cheapest_victims(const Region& region) const {
     std::vector<std::int32_t> victims;
     std::int64_t free_bytes = region.free_bytes;
@@ -141,11 +149,33 @@ class Planner {
       victims.push_back(i);
       free_bytes += item(i).bytes;
     }
-    drop_unneeded(victims, free_bytes - request_.hole_bytes);
     return victims;
   }
 
-  void drop_unneeded(std::vector<std::int32_t>& victims, std::int64_t spare_bytes) const {
+  static bool is_inside(std::int32_t i, const Region& region) {
+    return region.begin <= i && i < region.end;
+  }
+
+  std::int64_t bytes_of(const std::vector<std::int32_t>& chosen) const {
+    return std::accumulate(chosen.begin(), chosen.end(), std::int64_t{0},
+                           [&](std::int64_t sum, std::int32_t i) { return sum + item(i).bytes; });
+  }
+
+  // Adds the cheapest others, from anywhere, until the victims make up what evictions owe; then
+  // leaves out what turns out not to be needed, dearest first.
+  void settle_debt(const Region& region, std::vector<std::int32_t>& victims) const {
+    std::vector<bool> is_victim(items_.size(), false);
+    for (const std::int32_t i : victims) is_victim[index(i)] = true;
+    std::int64_t evicted = bytes_of(victims);
+    for (const std::int32_t i : by_density_) {
+      if (evicted >= request_.evict_bytes) break;
+      if (is_victim[index(i)]) continue;
+      victims.push_back(i);
+      evicted += item(i).bytes;
+    }
+    std::int64_t free_bytes = region.free_bytes;
+    for (const std::int32_t i : victims)
+      if (is_inside(i, region)) free_bytes += item(i).bytes;
     std::vector<std::int32_t> dearest = victims;
     std::sort(dearest.begin(), dearest.end(), [&](std::int32_t a, std::int32_t b) {
       if (item(a).eviction_cost != item(b).eviction_cost)
@@ -153,8 +183,11 @@ class Planner {
       return a < b;
     });
     for (const std::int32_t i : dearest) {
-      if (spare_bytes < item(i).bytes) continue;
-      spare_bytes -= item(i).bytes;
+      const std::int64_t bytes = item(i).bytes;
+      if (evicted - bytes < request_.evict_bytes) continue;
+      if (is_inside(i, region) && free_bytes - bytes < request_.hole_bytes) continue;
+      if (is_inside(i, region)) free_bytes -= bytes;
+      evicted -= bytes;
       std::erase(victims, i);
     }
   }
@@ -171,17 +204,20 @@ class Planner {
   }
 
   // Makes a plan of evicting `victims` of a region and joining its free bytes.
-  CompactionPlan joined_plan(const Region& region, const std::vector<std::int32_t>& victims) const {
+  CompactionPlan joined_plan(const Region& region, std::vector<std::int32_t> victims) const {
     CompactionPlan plan;
+    settle_debt(region, victims);
     std::vector<bool> leaves(index(region.end - region.begin), false);
     std::int64_t free_bytes = region.free_bytes;
     for (const std::int32_t i : victims) {
+      if (!is_inside(i, region)) continue;
       leaves[index(i - region.begin)] = true;
       free_bytes += item(i).bytes;
     }
-    plan.victims = victims;
+    plan.victims = std::move(victims);
     change_regions(region, plan, leaves, free_bytes);
-    if (free_bytes < request_.hole_bytes) return plan;
+    if (free_bytes < request_.hole_bytes || bytes_of(plan.victims) < request_.evict_bytes)
+      return plan;
     plan.is_feasible = true;
     join(region, leaves, plan);
     return plan;
@@ -199,12 +235,16 @@ class Planner {
         holes.push_back({i, i + 1, offsets_[index(i)], item(i).bytes, item(i).bytes});
     if (holes.empty()) return;
     std::vector<std::int32_t> movers = plan.victims;
+    std::erase_if(movers, [&](std::int32_t i) { return !is_inside(i, region); });
+    std::int64_t evicted = bytes_of(plan.victims);
     std::sort(movers.begin(), movers.end(), [&](std::int32_t a, std::int32_t b) {
       return item(a).bytes != item(b).bytes ? item(a).bytes > item(b).bytes : a < b;
     });
     for (const std::int32_t i : movers) {
       if (slide_cost(item(i).bytes) > item(i).eviction_cost) continue;
-      if (slide_out(i, holes, plan)) std::erase(plan.victims, i);
+      if (evicted - item(i).bytes < request_.evict_bytes || !slide_out(i, holes, plan)) continue;
+      evicted -= item(i).bytes;
+      std::erase(plan.victims, i);
     }
     if (free_bytes >= request_.hole_bytes) return;
     std::vector<std::int32_t> obstacles;
@@ -297,25 +337,7 @@ class Planner {
     plan.hole_offset = offsets_[index(begin)];
   }
 
-  // Adds the cheapest victims for what evictions still owe, and sums up.
-  void finish(CompactionPlan& plan) const {
-    std::int64_t owed = request_.evict_bytes;
-    for (const std::int32_t i : plan.victims) owed -= item(i).bytes;
-    if (owed > 0) {
-      std::vector<bool> used(items_.size(), false);
-      for (const std::int32_t i : plan.victims) used[index(i)] = true;
-      for (const CompactionSlide& slide : plan.slides) used[index(slide.item)] = true;
-      std::vector<std::int32_t> more;
-      for (const std::int32_t i : by_density_) {
-        if (owed <= 0) break;
-        if (used[index(i)]) continue;
-        more.push_back(i);
-        owed -= item(i).bytes;
-      }
-      plan.is_feasible = owed <= 0;
-      drop_unneeded(more, -owed);
-      plan.victims.insert(plan.victims.end(), more.begin(), more.end());
-    }
+  void sum_up(CompactionPlan& plan) const {
     std::sort(plan.victims.begin(), plan.victims.end());
     plan.cost = slide_cost(plan.slid_bytes);
     for (const std::int32_t i : plan.victims) plan.cost += item(i).eviction_cost;

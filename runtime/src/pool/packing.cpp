@@ -131,7 +131,11 @@ std::optional<SegmentId> TensorPool::State::range_at_edge(std::int64_t bytes) {
   }
   if (!is_found) return std::nullopt;
   const Interval window{gap.begin, gap.begin + bytes};
-  if (!clear_window(window) || bytes > usable_bytes()) return std::nullopt;
+  try {
+    if (!clear_window(window)) return std::nullopt;
+  } catch (const HostOutOfMemory&) {
+    return std::nullopt;  // what cannot leave stays; a hole elsewhere may do
+  }
   const SegmentId segment = free_segment_with(window.begin, SegmentId());
   return arena_.allocate_at(segment, window.begin, bytes);
 }

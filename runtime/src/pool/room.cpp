@@ -151,7 +151,7 @@ SegmentId TensorPool::State::free_segment_with(std::int64_t offset, SegmentId gu
     return arena_.is_free(segment) && arena_.offset(segment) <= offset &&
            offset < arena_.offset(segment) + arena_.bytes(segment);
   };
-  if (holds(guess)) return guess;
+  if (guess.valid() && holds(guess)) return guess;
   SegmentId segment = arena_.first();
   while (segment.valid() && !holds(segment)) segment = arena_.next(segment);
   PLIMSOLL_CHECK(segment.valid(), "a slide's target is not free");
@@ -163,7 +163,7 @@ SegmentId TensorPool::State::free_segment_with(std::int64_t offset, SegmentId gu
 bool TensorPool::State::fast_acquire(std::span<const BlockId> ids, const Room& room) {
   for (const BlockId id : ids)
     if (at(id).residence != Residence::kResident) return false;
-  if (room.pack || (room.bytes > 0 && !has_hole(room.bytes))) return false;
+  if (room.pack || !has_hole(align_up(room.bytes, arena_.alignment()))) return false;
   is_packed_ = false;
   for (const BlockId id : ids) pin(id);
   return true;

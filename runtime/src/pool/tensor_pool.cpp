@@ -114,8 +114,7 @@ BlockId TensorPool::State::allocate(std::int64_t bytes) {
   index_.reserve_one();
   const BlockId id = take_slot();
   try {
-    std::optional<SegmentId> at_edge;
-    if (is_packed_) at_edge = range_at_edge(range_bytes);
+    const std::optional<SegmentId> at_edge = is_packed_ ? range_at_edge(range_bytes) : std::nullopt;
     const SegmentId segment = at_edge ? *at_edge : make_range(range_bytes);
     Block& block = blocks_[id.index()];
     block.bytes = bytes;
