@@ -28,8 +28,8 @@ std::vector<std::uint32_t> predecessors(const AllocationPlan& plan, std::size_t 
 
 // The picture in allocation_plan.h.
 TEST(AllocationPlan, PredecessorsAreWhatShowsUnderASlot) {
-  const AllocationPlan plan(
-      {slot(256, 0, 1), slot(128, 64, 2), slot(64, 64, 3), slot(64, 128, 4)}, 64);
+  const AllocationPlan plan({slot(256, 0, 1), slot(128, 64, 2), slot(64, 64, 3), slot(64, 128, 4)},
+                            64);
   EXPECT_THAT(predecessors(plan, 0), ElementsAre(2, 3));
   EXPECT_THAT(predecessors(plan, 1), ElementsAre(0));
   EXPECT_THAT(predecessors(plan, 2), ElementsAre(1));

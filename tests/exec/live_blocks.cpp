@@ -62,9 +62,9 @@ void* TestMemory::allocate(std::int64_t bytes, device::Queue queue) {
   const std::lock_guard guard(lock_);
   if (bytes > limit_bytes_ - stats_.live_bytes) {
     ++stats_.failures;
-    throw DeviceOutOfMemory("test memory", {.requested_bytes = bytes,
-                                            .live_bytes = stats_.live_bytes,
-                                            .limit_bytes = limit_bytes_});
+    throw DeviceOutOfMemory(
+        "test memory",
+        {.requested_bytes = bytes, .live_bytes = stats_.live_bytes, .limit_bytes = limit_bytes_});
   }
   stats_.live_bytes += bytes;
   stats_.live_blocks += 1;

@@ -9,8 +9,9 @@
 
 #include <gtest/gtest.h>
 
-#include "live_blocks.h"
 #include "plimsoll/exec/planned_resource.h"
+
+#include "live_blocks.h"
 #include "program_runner.h"
 
 namespace plimsoll::exec {

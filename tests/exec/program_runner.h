@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "live_blocks.h"
 #include "plimsoll/exec/planned_resource.h"
+
+#include "live_blocks.h"
 
 namespace plimsoll::exec::testing {
 

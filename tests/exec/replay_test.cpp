@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plimsoll/exec/replay_engine.h"
-
 #include <random>
 #include <set>
 #include <thread>
@@ -8,9 +6,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "live_blocks.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/exec/planned_resource.h"
+#include "plimsoll/exec/replay_engine.h"
+
+#include "live_blocks.h"
 #include "program_runner.h"
 
 namespace plimsoll::exec {
@@ -194,8 +194,8 @@ TEST(Replay, AnOverlapInThePlanIsCaughtAtTheSecondHandOut) {
     const Program program = testing::random_program(random, 12, true);
     RecordedStep step;
     for (std::size_t i = 0; i < program.size(); ++i)
-      step.blocks.push_back({program[i].key, program[i].bytes,
-                             static_cast<std::int64_t>(i) + program[i].lives_for});
+      step.blocks.push_back(
+          {program[i].key, program[i].bytes, static_cast<std::int64_t>(i) + program[i].lives_for});
     std::vector<PlannedSlot> slots = plan_allocations(step).slots();
     for (auto& each : slots)
       if (!each.escapes && random() % 2 == 0)

@@ -27,8 +27,8 @@ class BruteForce {
       for (std::size_t o = 0; o < ops; ++o) {
         const std::uint32_t bit = 1U << o;
         if ((done & bit) != 0 || !is_ready(done, o)) continue;
-        const std::int64_t here = std::max(
-            {best[done], level(done, static_cast<int>(o)), level(done | bit, -1)});
+        const std::int64_t here =
+            std::max({best[done], level(done, static_cast<int>(o)), level(done | bit, -1)});
         best[done | bit] = std::min(best[done | bit], here);
       }
     }

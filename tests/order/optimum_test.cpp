@@ -6,10 +6,11 @@
 
 #include <gtest/gtest.h>
 
-#include "../graph/random_graph.h"
-#include "brute_force.h"
 #include "plimsoll/graph/memory.h"
 #include "plimsoll/order/from_graph.h"
+
+#include "../graph/random_graph.h"
+#include "brute_force.h"
 
 namespace plimsoll::order {
 namespace {
@@ -65,7 +66,8 @@ TEST_P(Optimum, IsFoundAndProvedWithEverySwitchOff) {
     const std::int64_t least = testing::BruteForce(graph).least_peak();
     for (const auto& [name, options] : variants) {
       const OrderResult result = solve(graph, options);
-      ASSERT_EQ(graph::peak_bytes(graph, result.order), result.peak_bytes) << name << ", seed " << seed;
+      ASSERT_EQ(graph::peak_bytes(graph, result.order), result.peak_bytes)
+          << name << ", seed " << seed;
       ASSERT_EQ(result.peak_bytes, least) << name << " off, seed " << seed;
       ASSERT_EQ(result.lower_bound_bytes, least) << name << " off, seed " << seed;
     }

@@ -64,11 +64,14 @@ void run_composite(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   op.redispatchBoxed(below(keys), stack);
 }
 
+void Interposer::refuse_second() {
+  if (g_listener.load() == nullptr) return;
+  throw InvalidArgument("a session is open already in this process; end it before the next");
+}
+
 Interposer::Interposer(OperatorListener* listener) {
   OperatorListener* none = nullptr;
-  if (!g_listener.compare_exchange_strong(none, listener)) {
-    throw InvalidArgument("a session is open already in this process; end it before the next");
-  }
+  if (!g_listener.compare_exchange_strong(none, listener)) refuse_second();
   try {
     registrations_ = register_handlers();
   } catch (const std::exception& error) {

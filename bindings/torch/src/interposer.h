@@ -41,6 +41,8 @@ class Interposer {
   // Errors: InvalidArgument where another one lives; Unsupported where the key cannot be had.
   explicit Interposer(OperatorListener* listener);
   ~Interposer();
+  // Throws InvalidArgument where an interposer lives.
+  static void refuse_second();
   Interposer(const Interposer&) = delete;
   Interposer& operator=(const Interposer&) = delete;
 

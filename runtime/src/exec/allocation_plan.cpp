@@ -50,10 +50,12 @@ class Canvas {
 
 void check_slot(const PlannedSlot& slot, std::size_t index, std::int64_t alignment) {
   const auto refuse = [&](const char* what, std::int64_t value) {
-    throw InvalidArgument(fmt::format("slot {} of an allocation plan: {} is {}", index, what, value));
+    throw InvalidArgument(
+        fmt::format("slot {} of an allocation plan: {} is {}", index, what, value));
   };
   if (slot.capacity_bytes <= 0 || slot.capacity_bytes % alignment != 0)
-    refuse("the capacity, which must be a positive multiple of the alignment,", slot.capacity_bytes);
+    refuse("the capacity, which must be a positive multiple of the alignment,",
+           slot.capacity_bytes);
   if (slot.minimum_bytes <= 0 || slot.minimum_bytes > slot.capacity_bytes)
     refuse("the least request, which must lie within the capacity,", slot.minimum_bytes);
   if (slot.escapes) return;
@@ -140,7 +142,8 @@ void widen(PlannedSlot& slot, const PlannedSlot& before, const AllocationPlanOpt
 AllocationPlan::AllocationPlan(std::vector<PlannedSlot> slots, std::int64_t alignment_bytes)
     : slots_(std::move(slots)), alignment_bytes_(alignment_bytes) {
   if (slots_.size() >= std::numeric_limits<std::int32_t>::max())
-    throw InvalidArgument(fmt::format("an allocation plan of {} slots: at most 2^31", slots_.size()));
+    throw InvalidArgument(
+        fmt::format("an allocation plan of {} slots: at most 2^31", slots_.size()));
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const PlannedSlot& slot = slots_[i];
     check_slot(slot, i, alignment_bytes_);
@@ -230,8 +233,8 @@ AllocationPlan plan_allocations(const RecordedStep& step, const AllocationPlanOp
         block.key == 0 ? slot.capacity_bytes - options.alignment_bytes + 1 : std::int64_t{1};
     slot.escapes = step.escapes(i);
     // A block freed before the next allocation still lives at its own.
-    slot.death = slot.escapes ? kNeverFreed
-                              : std::max(block.death, static_cast<std::int64_t>(i) + 1);
+    slot.death =
+        slot.escapes ? kNeverFreed : std::max(block.death, static_cast<std::int64_t>(i) + 1);
     if (previous != nullptr) widen(slot, previous->slots()[i], options);
     slots.push_back(slot);
   }
@@ -246,8 +249,8 @@ std::vector<std::size_t> find_overlap(const AllocationPlan& plan) {
       const PlannedSlot& x = plan.slots()[a];
       const PlannedSlot& y = plan.slots()[b];
       if (x.escapes || y.escapes) continue;
-      const bool share = x.offset < y.offset + y.capacity_bytes &&
-                         y.offset < x.offset + x.capacity_bytes;
+      const bool share =
+          x.offset < y.offset + y.capacity_bytes && y.offset < x.offset + x.capacity_bytes;
       if (share && lifetimes_meet(lifetime(x.death, static_cast<std::int64_t>(a), n),
                                   lifetime(y.death, static_cast<std::int64_t>(b), n)))
         return {a, b};

@@ -53,7 +53,8 @@ void Lane::note(const void* pointer, std::int64_t bytes, AllocationKey key) {
 
 // The cases of a request, in the order in which they are tried:
 //  1. the next slot takes it;
-//  2. nothing has gone wrong in this step and another plan continues with it: a step of another kind;
+//  2. nothing has gone wrong in this step and another plan continues with it: a step of another
+//  kind;
 //  3. a slot further on takes it: what lies between was dropped by the program;
 //  4. a slot that was skipped takes it: the program's order has changed;
 //  5. the next slot has its key and not its size: the block has grown, the slot is passed;
@@ -68,10 +69,10 @@ void* Lane::serve(std::int64_t bytes, AllocationKey key) {
     return nullptr;
   }
   const auto end = static_cast<std::uint32_t>(active_->plan().size());
-  if (cursor_ < end && active_->plan().accepts(cursor_, bytes, key)) return take(cursor_, bytes, key);
+  if (cursor_ < end && active_->plan().accepts(cursor_, bytes, key))
+    return take(cursor_, bytes, key);
   if (counts_.is_clean() && change_plan(bytes, key)) return take(cursor_, bytes, key);
-  const bool has_grown =
-      key != 0 && cursor_ < end && active_->plan().slots()[cursor_].key == key;
+  const bool has_grown = key != 0 && cursor_ < end && active_->plan().slots()[cursor_].key == key;
   if (has_grown) {
     active_->pass(cursor_++);
     miss();
@@ -198,7 +199,8 @@ void Lane::end_step() {
   add(totals.missed, counts_.missed);
   add(totals.refused, counts_.refused);
   add(totals.skipped, counts_.skipped);
-  // A step without any request (marks of other queues) leaves the cursor where it was: at the start.
+  // A step without any request (marks of other queues) leaves the cursor where it was: at the
+  // start.
   if (had_plan && !is_finished && !is_empty)
     for (std::uint32_t slot = cursor_; slot < active_->plan().size(); ++slot) active_->pass(slot);
   cursor_ = 0;

@@ -92,10 +92,10 @@ void PlanInstance::pass(std::uint32_t slot) {
   const std::uint32_t own = cells_[slot].load(std::memory_order_acquire);
   if (own != kDead && own != kShadow) return;
   const auto below = plan_->predecessors(slot);
-  const bool blocked = meets_foreign(slot) ||
-                       std::any_of(below.begin(), below.end(), [&](std::uint32_t p) {
-                         return cells_[p].load(std::memory_order_acquire) != kDead;
-                       });
+  const bool blocked =
+      meets_foreign(slot) || std::any_of(below.begin(), below.end(), [&](std::uint32_t p) {
+        return cells_[p].load(std::memory_order_acquire) != kDead;
+      });
   cells_[slot].store(blocked ? kShadow : kDead, std::memory_order_relaxed);
 }
 

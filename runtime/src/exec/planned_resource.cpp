@@ -103,8 +103,7 @@ void PlannedResource::count_allocation(std::int64_t bytes) {
   live_blocks_.fetch_add(1, std::memory_order_relaxed);
   const std::int64_t live = live_bytes_.fetch_add(bytes, std::memory_order_relaxed) + bytes;
   std::int64_t peak = peak_bytes_.load(std::memory_order_relaxed);
-  while (live > peak &&
-         !peak_bytes_.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
+  while (live > peak && !peak_bytes_.compare_exchange_weak(peak, live, std::memory_order_relaxed)) {
   }
 }
 

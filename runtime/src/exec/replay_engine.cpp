@@ -8,9 +8,10 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "plimsoll/base/error.h"
+
 #include "exec/lane.h"
 #include "exec/shelf.h"
-#include "plimsoll/base/error.h"
 
 namespace plimsoll::exec {
 namespace {

@@ -5,8 +5,9 @@
 
 #include <spdlog/spdlog.h>
 
-#include "exec/lane.h"
 #include "plimsoll/base/error.h"
+
+#include "exec/lane.h"
 
 namespace plimsoll::exec::detail {
 namespace {
@@ -130,8 +131,7 @@ void Shelf::wait_for_planner() {
 std::shared_ptr<Arena> Shelf::make_arena(std::int64_t bytes, device::Queue queue) {
   const std::lock_guard guard(lock_);
   std::size_t free_place = 0;
-  while (free_place < kMostArenas &&
-         arenas_[free_place].load(std::memory_order_relaxed) != nullptr)
+  while (free_place < kMostArenas && arenas_[free_place].load(std::memory_order_relaxed) != nullptr)
     ++free_place;
   if (free_place == kMostArenas)
     throw DeviceOutOfMemory("one more arena than planned allocation can hold",

@@ -15,9 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "plimsoll/exec/replay_engine.h"
+
 #include "exec/ledger.h"
 #include "exec/plan_instance.h"
-#include "plimsoll/exec/replay_engine.h"
 
 namespace plimsoll::exec::detail {
 
@@ -103,10 +104,10 @@ class Shelf {
   Totals totals_;
 
   std::mutex lock_;
-  std::vector<PlanList> lists_;                          // guarded by lock_
-  std::vector<std::unique_ptr<Lane>> lanes_;             // guarded by lock_
-  std::vector<Lane*> idle_lanes_;                        // guarded by lock_
-  std::vector<std::shared_ptr<Arena>> all_arenas_;       // guarded by lock_
+  std::vector<PlanList> lists_;                     // guarded by lock_
+  std::vector<std::unique_ptr<Lane>> lanes_;        // guarded by lock_
+  std::vector<Lane*> idle_lanes_;                   // guarded by lock_
+  std::vector<std::shared_ptr<Arena>> all_arenas_;  // guarded by lock_
   std::array<std::atomic<Arena*>, kMostArenas> arenas_{};
   std::atomic<std::size_t> arenas_end_{0};
   std::atomic<std::uint64_t> version_{1};

@@ -7,8 +7,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "bound_table.h"
 #include "plimsoll/order/solve.h"
+
+#include "bound_table.h"
 #include "state.h"
 #include "stop.h"
 

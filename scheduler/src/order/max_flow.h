@@ -42,12 +42,12 @@ class MaxFlow {
   std::int64_t push_path();
 
   std::int32_t nodes_;
-  std::vector<Arc> added_;                 // as given; `reverse` holds where it comes from
-  std::vector<Arc> arcs_;                  // by tail
-  std::vector<std::int32_t> first_;        // per node, into arcs_
-  std::vector<std::int32_t> current_;      // the next arc to try
-  std::vector<std::int32_t> distance_;     // from the source; -1: not reached
-  std::vector<std::int32_t> path_;         // arcs of the path that push_path follows
+  std::vector<Arc> added_;              // as given; `reverse` holds where it comes from
+  std::vector<Arc> arcs_;               // by tail
+  std::vector<std::int32_t> first_;     // per node, into arcs_
+  std::vector<std::int32_t> current_;   // the next arc to try
+  std::vector<std::int32_t> distance_;  // from the source; -1: not reached
+  std::vector<std::int32_t> path_;      // arcs of the path that push_path follows
   std::int64_t value_ = 0;
 };
 

@@ -34,7 +34,8 @@ void check_input(const ProblemInput& input) {
   const auto ops = static_cast<std::size_t>(input.ops);
   if (input.ops < 0) throw InvalidArgument("a problem cannot have fewer than 0 operators");
   if (!input.extra.empty() && input.extra.size() != ops)
-    throw InvalidArgument(fmt::format("extra: {} entries for {} operators", input.extra.size(), ops));
+    throw InvalidArgument(
+        fmt::format("extra: {} entries for {} operators", input.extra.size(), ops));
   if (!input.overwrites.empty() && input.overwrites.size() != ops)
     throw InvalidArgument(
         fmt::format("overwrites: {} entries for {} operators", input.overwrites.size(), ops));
@@ -42,11 +43,14 @@ void check_input(const ProblemInput& input) {
   for (std::int32_t v = 0; v < storages; ++v) {
     const Storage& storage = input.storages[v];
     if (storage.bytes < 0)
-      throw InvalidArgument(fmt::format("storage {}: {} bytes; must be 0 or more", v, storage.bytes));
+      throw InvalidArgument(
+          fmt::format("storage {}: {} bytes; must be 0 or more", v, storage.bytes));
     sum = checked_add(sum, storage.bytes);
   }
-  for (const std::int64_t extra : input.extra) sum = checked_add(sum, std::max<std::int64_t>(extra, 0));
-  if (sum > kMostBytes) throw InvalidArgument(fmt::format("the sizes add up to {} bytes; at most 2^62", sum));
+  for (const std::int64_t extra : input.extra)
+    sum = checked_add(sum, std::max<std::int64_t>(extra, 0));
+  if (sum > kMostBytes)
+    throw InvalidArgument(fmt::format("the sizes add up to {} bytes; at most 2^62", sum));
   for (const auto& [v, op] : input.reads) {
     check_index(v, storages, "storage", "reads");
     check_index(op, input.ops, "operator", "reads");
@@ -81,7 +85,8 @@ void check_input(const ProblemInput& input) {
   for (std::size_t i = 0; i < std::min<std::size_t>(path.size(), 12); ++i)
     text += fmt::format("{} -> ", path[i]);
   if (path.size() > 12) text += "... -> ";
-  throw InvalidArgument(fmt::format("the operators wait for one another in a cycle: {}{}", text, path[0]));
+  throw InvalidArgument(
+      fmt::format("the operators wait for one another in a cycle: {}{}", text, path[0]));
 }
 
 std::vector<std::int32_t> waiting_counts(const Problem& problem) {
@@ -169,15 +174,16 @@ Problem build_problem(ProblemInput input) {
   Pairs().swap(input.precedence);
   problem.before = problem.after.transposed(ops);
   problem.extra = input.extra.empty() ? std::vector<std::int64_t>(ops, 0) : std::move(input.extra);
-  problem.overwrites = input.overwrites.empty() ? std::vector<std::int32_t>(ops, -1)
-                                                : std::move(input.overwrites);
+  problem.overwrites =
+      input.overwrites.empty() ? std::vector<std::int32_t>(ops, -1) : std::move(input.overwrites);
   for (std::size_t o = 0; o < ops; ++o) {
     const std::int32_t v = problem.overwrites[o];
     if (v < 0) continue;
     check_index(v, static_cast<std::int32_t>(storages), "storage", "overwrites");
     const auto row = problem.operands[static_cast<std::int32_t>(o)];
     if (!std::binary_search(row.begin(), row.end(), v))
-      throw InvalidArgument(fmt::format("operator {} overwrites storage {}, which it does not read", o, v));
+      throw InvalidArgument(
+          fmt::format("operator {} overwrites storage {}, which it does not read", o, v));
   }
   check_acyclic(problem);
   problem.program = input.program.empty() ? smallest_order(problem) : std::move(input.program);
@@ -188,7 +194,8 @@ Problem build_problem(ProblemInput input) {
 
 Profile profile(const Problem& problem, std::span<const std::int32_t> order) {
   if (!is_topological(problem, order))
-    throw InvalidArgument("the order is not a permutation of the operators that respects precedence");
+    throw InvalidArgument(
+        "the order is not a permutation of the operators that respects precedence");
   std::vector<std::int32_t> left(problem.bytes.size());
   std::vector<std::uint8_t> born(problem.bytes.size(), 0);
   std::int64_t level = problem.base_bytes;

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <memory>
 
-#include "heuristics.h"
 #include "plimsoll/order/fusion.h"
+
+#include "heuristics.h"
 #include "segment.h"
 #include "window.h"
 
@@ -118,9 +119,9 @@ class Search {
         order.push_back(base.position[timeline.order[p]] - stretch.begin);
       local.push_back(std::move(order));
     }
-    stretch.segment = std::make_unique<Segment>(
-        window_problem(fused_.problem, base, stretch.begin, stretch.end), std::move(local),
-        options_, stopper_);
+    stretch.segment =
+        std::make_unique<Segment>(window_problem(fused_.problem, base, stretch.begin, stretch.end),
+                                  std::move(local), options_, stopper_);
   }
 
   // Puts the best order of each stretch together and takes it if it is better.

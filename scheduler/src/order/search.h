@@ -3,6 +3,7 @@
 #pragma once
 
 #include "plimsoll/order/solve.h"
+
 #include "stop.h"
 
 namespace plimsoll::order {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "plimsoll/order/cut.h"
+
 #include "window.h"
 
 namespace plimsoll::order {
@@ -135,8 +136,10 @@ void Segment::improve_windows(std::int64_t target) {
     // Another position may still have the same peak; the order counts as better once it is past.
     const Profile levels = profile(problem_, order);
     if (levels.peak == peak_ && levels.peak_position <= middle) return;
-    if (levels.peak == peak_) order_ = std::move(order);
-    else offer(std::move(order));
+    if (levels.peak == peak_)
+      order_ = std::move(order);
+    else
+      offer(std::move(order));
   }
 }
 

@@ -8,8 +8,9 @@
 #include <memory>
 #include <vector>
 
-#include "budget_search.h"
 #include "plimsoll/order/solve.h"
+
+#include "budget_search.h"
 #include "stop.h"
 
 namespace plimsoll::order {

@@ -66,10 +66,10 @@ class State {
 
   const Problem& problem_;
   bool has_shared_births_ = false;
-  std::vector<std::int32_t> waiting_;  // predecessors still to run, per operator
-  std::vector<std::int32_t> left_;     // readers still to run, per storage
+  std::vector<std::int32_t> waiting_;   // predecessors still to run, per operator
+  std::vector<std::int32_t> left_;      // readers still to run, per storage
   std::vector<std::int32_t> left_xor_;  // their indices combined by xor: the last one, once alone
-  std::vector<std::int32_t> born_;     // births that have run, per storage with several
+  std::vector<std::int32_t> born_;      // births that have run, per storage with several
   std::vector<std::int64_t> net_;
   std::vector<std::int64_t> rise_;
   std::vector<std::int32_t> ready_;

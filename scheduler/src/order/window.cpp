@@ -45,8 +45,7 @@ std::vector<std::int32_t> storages_of_window(const Problem& problem, const Timel
 
 Problem window_problem(const Problem& problem, const Timeline& timeline, std::int32_t begin,
                        std::int32_t end) {
-  const std::vector<std::int32_t> storages =
-      storages_of_window(problem, timeline, begin, end);
+  const std::vector<std::int32_t> storages = storages_of_window(problem, timeline, begin, end);
   const auto inside = [&](std::int32_t op) {
     return timeline.position[op] >= begin && timeline.position[op] < end;
   };

@@ -18,9 +18,9 @@ struct Timeline {
 
   std::vector<std::int32_t> order;
   Profile levels;
-  std::vector<std::int32_t> position;      // per operator
-  std::vector<std::int32_t> first_birth;   // per storage; -1 live from the start
-  std::vector<std::int32_t> last_reader;   // per storage; -1 none, number of operators if kept
+  std::vector<std::int32_t> position;     // per operator
+  std::vector<std::int32_t> first_birth;  // per storage; -1 live from the start
+  std::vector<std::int32_t> last_reader;  // per storage; -1 none, number of operators if kept
 };
 
 // The operators at positions [begin, end) as a problem: operator i is the one at begin + i, its

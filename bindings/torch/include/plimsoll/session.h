@@ -55,7 +55,7 @@ struct SessionOptions {
   // folder, if there is one.
   std::int64_t host_limit_bytes = std::numeric_limits<std::int64_t>::max();
   // A folder on a disk for what does not fit into the host limit; "" for none.
-  std::string spill_folder;
+  std::string spill_folder{};
   EvictionOrder eviction_order = EvictionOrder::kNextUse;
   Overlap overlap = Overlap::kAuto;
   // Overwrites freed bytes, so that a stale pointer shows. Costs memory bandwidth.

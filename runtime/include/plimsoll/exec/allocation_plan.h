@@ -105,7 +105,8 @@ struct AllocationPlanOptions {
 
 // Plans one recorded step. With `previous`, a plan of the same structure, sizes and deaths become
 // running maxima over both. Pure; the same input gives the same plan. Cost: that of the layout.
-// Errors: InvalidArgument where the sum of sizes leaves 64 bits or `previous` has another structure.
+// Errors: InvalidArgument where the sum of sizes leaves 64 bits or `previous` has another
+// structure.
 AllocationPlan plan_allocations(const RecordedStep& step, const AllocationPlanOptions& options = {},
                                 const AllocationPlan* previous = nullptr);
 

@@ -40,12 +40,12 @@ struct ReplayOptions {
 // Totals over all lanes since construction. A step is counted at its mark.
 struct ReplayStatistics {
   std::int64_t steps = 0;
-  std::int64_t planned = 0;     // requests answered from a plan
-  std::int64_t escaped = 0;     // on plan, but outliving the step: left to the upstream
-  std::int64_t missed = 0;      // not in the plan in use, or no plan in use
-  std::int64_t refused = 0;     // in the plan, but what they conflict with was still alive
-  std::int64_t skipped = 0;     // slots that the cursor went over
-  std::int64_t detached = 0;    // steps given up
+  std::int64_t planned = 0;   // requests answered from a plan
+  std::int64_t escaped = 0;   // on plan, but outliving the step: left to the upstream
+  std::int64_t missed = 0;    // not in the plan in use, or no plan in use
+  std::int64_t refused = 0;   // in the plan, but what they conflict with was still alive
+  std::int64_t skipped = 0;   // slots that the cursor went over
+  std::int64_t detached = 0;  // steps given up
   std::int64_t plans_made = 0;
   std::int64_t arena_bytes = 0;  // held now by all arenas
 };

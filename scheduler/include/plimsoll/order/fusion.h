@@ -39,7 +39,8 @@ struct Fused {
 // Applies the rules until none changes anything. A storage that lives inside one fused operator
 // becomes part of its extra. O(size) a round; a chain of n operators takes about log2 n rounds.
 // `stop` may end it after any round. Deterministic.
-Fused fuse(const Problem& problem, const FusionRules& rules, const std::function<bool()>& stop = {});
+Fused fuse(const Problem& problem, const FusionRules& rules,
+           const std::function<bool()>& stop = {});
 
 // The original order behind an order of the fused operators.
 std::vector<std::int32_t> unfuse(const Fused& fused, const std::vector<std::int32_t>& order);

@@ -10,9 +10,10 @@
 //     a      b
 //
 // Model (a serial schedule): value v is born when its producer starts (or lives from the start),
-// and dies when its last reader ends (at its producer's end without readers), or when that reader starts if the reader overwrites v.
-// With A and B down-closed sets of events, level(A) + level(B) >= level(A|B) + level(A&B): the
-// level is submodular, which is what every rule in this folder rests on.
+// and dies when its last reader ends (at its producer's end without readers), or when that reader
+// starts if the reader overwrites v. With A and B down-closed sets of events, level(A) + level(B)
+// >= level(A|B) + level(A&B): the level is submodular, which is what every rule in this folder
+// rests on.
 #pragma once
 
 #include <cstddef>
@@ -76,7 +77,7 @@ struct ProblemInput {
 struct Problem {
   std::vector<std::int64_t> bytes;  // per storage
   std::vector<std::uint8_t> kept;
-  Rows births;   // operators, ascending, each once; none: live from the start
+  Rows births;  // operators, ascending, each once; none: live from the start
   Rows readers;
 
   Rows results;  // storages that an operator may give birth to
@@ -99,8 +100,8 @@ struct Problem {
 
 // Builds the flat form. O(size log degree).
 // Errors: InvalidArgument naming the operator or storage for an index out of range, a negative
-// size, a program order that breaks precedence, sizes whose sum leaves 62 bits, an operator that overwrites what it does not read, and for
-// a cycle (with the operators on it).
+// size, a program order that breaks precedence, sizes whose sum leaves 62 bits, an operator that
+// overwrites what it does not read, and for a cycle (with the operators on it).
 Problem build_problem(ProblemInput input);
 
 // The levels along an order. All in bytes.

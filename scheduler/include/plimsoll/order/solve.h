@@ -41,12 +41,12 @@ struct Options {
   Algorithm algorithm = Algorithm::kSearch;
   FusionRules fusion;
   SearchRules rules;
-  double time_limit_seconds = 60;     // 0 gives program order at once; negative: none
-  std::int64_t work_limit = -1;       // in operator visits, which repeat exactly; negative: none
-  std::function<bool()> stop;         // asked often; true ends the search with what is there
+  double time_limit_seconds = 60;      // 0 gives program order at once; negative: none
+  std::int64_t work_limit = -1;        // in operator visits, which repeat exactly; negative: none
+  std::function<bool()> stop;          // asked often; true ends the search with what is there
   std::int64_t table_bytes = 1 << 30;  // most memory for the table of states
   std::int64_t serenity_states = 200000;  // states per step that count as the paper's time-out
-  std::int32_t ilp_ops = 40;           // most fused operators that kIlp accepts
+  std::int32_t ilp_ops = 40;              // most fused operators that kIlp accepts
 };
 
 // What stands behind the lower bound.

@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "arena.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include "plimsoll/base/error.h"
+
+#include "host_allocator.h"
+
+namespace plimsoll::detail {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+
+constexpr const char* kEvictedText =
+    "Plimsoll: this tensor's bytes are out of the arena. Operators bring them back; for a raw "
+    "pointer call Session::pin(tensor) first and keep it pinned while the pointer is in use.";
+constexpr const char* kStrictText =
+    "Plimsoll (strict_pointers): the address of this tensor's bytes may change with any operator. "
+    "Call Session::pin(tensor) before taking a raw pointer.";
+
+const c10::Device kCpu(c10::DeviceType::CPU);
+
+std::int64_t rounded_bytes(const c10::StorageImpl* storage) {
+  return align_up(static_cast<std::int64_t>(storage->nbytes()), kAlignment);
+}
+
+void replace_data(c10::StorageImpl* storage, c10::DataPtr&& data) {
+  // The old context is ours to end, not the deleter's.
+  storage->_mutable_data_ptr_no_checks().release_context();
+  storage->set_data_ptr_noswap(std::move(data));
+}
+
+device::HostDeviceOptions host_device_options() {
+  device::HostDeviceOptions options;
+  options.parallel_for = [](std::int64_t count,
+                            const std::function<void(std::int64_t, std::int64_t)>& body) {
+    at::parallel_for(0, count, /*grain_size=*/128 << 10, body);
+  };
+  return options;
+}
+
+bool wants_overlap(Overlap overlap) {
+  if (overlap != Overlap::kAuto) return overlap == Overlap::kOn;
+  // On the host a copy engine is a thread: it helps only where operators leave it a core.
+  return static_cast<int>(std::thread::hardware_concurrency()) > at::get_num_threads();
+}
+
+}  // namespace
+
+class Arena::Lock {
+ public:
+  explicit Lock(Arena& arena) : arena_(arena), lock_(arena.mutex_) {}
+  ~Lock() {
+    // Dropping a last reference runs a deleter, which takes the lock.
+    auto dropped = std::move(arena_.dropped_later_);
+    arena_.dropped_later_.clear();
+    lock_.unlock();
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  Arena& arena_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+void ManagedStorage::on_move(pool::BlockId, void* old_address, void* new_address) noexcept {
+  // A storage that is dying on another thread is left alone: its deleter comes with this object as
+  // context, whatever the address. One that is not must not start to die while its pointer changes.
+  c10::intrusive_ptr<c10::StorageImpl> keep = reference.lock();
+  if (keep == nullptr) return;
+  replace_data(storage, c10::DataPtr(new_address, this, &Arena::end_managed, kCpu));
+  if (new_address == nullptr) {
+    storage->release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(kEvictedText));
+  } else if (old_address == nullptr) {
+    storage->clear_data_ptr_access_error_msg_();
+  }
+  arena->dropped_later_.push_back(std::move(keep));
+  if (arena->options_.record_events && (old_address == nullptr || new_address == nullptr)) {
+    const auto kind =
+        new_address == nullptr ? SessionEvent::Kind::kEvict : SessionEvent::Kind::kFetch;
+    const std::int64_t now = arena->now_ns();
+    arena->events_.push_back(
+        {kind, arena->op_name_ != nullptr ? *arena->op_name_ : "", now, now, track.bytes});
+  }
+}
+
+Arena::Arena(const SessionOptions& options)
+    : options_(options),
+      overlaps_(wants_overlap(options.overlap)),
+      tracker_(options.eviction_order == EvictionOrder::kLeastRecentlyUsed) {
+  if (options.budget_bytes <= 0) {
+    throw InvalidArgument("SessionOptions::budget_bytes is " +
+                          std::to_string(options.budget_bytes) +
+                          "; write a positive number of bytes");
+  }
+  device_ = std::make_unique<device::HostDevice>(host_device_options());
+  if (!options.spill_folder.empty()) {
+    pool::FileTierOptions file;
+    file.folder = options.spill_folder;
+#ifndef NDEBUG
+    file.verify_checksums = true;
+#endif
+    file_ = std::make_unique<pool::FileTier>(file);
+  }
+  pool::HostTierOptions host;
+  host.limit_bytes = options.host_limit_bytes;
+  host.file = file_.get();
+  host_ = std::make_unique<pool::HostTier>(*device_, host);
+  pool::TensorPoolOptions pool;
+  pool.budget_bytes = options.budget_bytes;
+  pool.poison = options.poison;
+  pool_ = std::make_unique<pool::TensorPool>(*device_, *host_, *this, pool);
+  // The pool reserved the arena; its range is what contains() says, found from its first block.
+  const pool::BlockId first = pool_->allocate(kAlignment);
+  const auto* base = static_cast<const char*>(pool_->address(first));
+  pool_->deallocate(first);
+  pool_->reset_peak();
+  HostAllocator::installed().add_arena(base, base + options.budget_bytes, this);
+}
+
+Arena::~Arena() { HostAllocator::installed().remove_arena(this); }
+
+ManagedStorage* Arena::find(c10::StorageImpl* storage) const {
+  const auto found = managed_.find(storage);
+  return found == managed_.end() ? nullptr : found->second.get();
+}
+
+ManagedStorage* Arena::new_managed(c10::StorageImpl* storage) {
+  auto managed = std::make_unique<ManagedStorage>();
+  managed->arena = this;
+  managed->storage = storage;
+  managed->reference = c10::weak_intrusive_ptr<c10::StorageImpl>(
+      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));
+  managed->track.owner = managed.get();
+  managed->track.bytes = rounded_bytes(storage);
+  ManagedStorage* pointer = managed.get();
+  managed_[storage] = std::move(managed);
+  return pointer;
+}
+
+bool Arena::holds_unbound(const c10::StorageImpl* storage) const {
+  const c10::DataPtr& data = const_cast<c10::StorageImpl*>(storage)->_mutable_data_ptr_no_checks();
+  return data.get() != nullptr && data.get_context() == data.get() &&
+         pool_->find(data.get()).valid();
+}
+
+bool Arena::is_movable(c10::StorageImpl* storage) const {
+  const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
+  return storage->resizable() && !storage->received_cuda() && data.get_context() == data.get() &&
+         HostAllocator::installed().owns_deleter(data.get_deleter());
+}
+
+void Arena::bind(ManagedStorage* managed, pool::BlockId block, void* address) {
+  pool_->bind(block, managed);
+  managed->block = block;
+  replace_data(managed->storage, c10::DataPtr(address, managed, &Arena::end_managed, kCpu));
+}
+
+void Arena::adopt(ManagedStorage* managed) {
+  c10::StorageImpl* storage = managed->storage;
+  const auto bytes = static_cast<std::int64_t>(storage->nbytes());
+  const pool::BlockId block = pool_->allocate(bytes);
+  void* address = pool_->address(block);
+  try {
+    device_->copy_blocking(address, storage->_mutable_data_ptr_no_checks().get(), bytes,
+                           device::CopyKind::kHostToDevice);
+  } catch (...) {
+    pool_->deallocate(block);
+    throw;
+  }
+  pool_->bind(block, managed);
+  managed->block = block;
+  // This ends the old DataPtr, by its own deleter.
+  storage->set_data_ptr_noswap(c10::DataPtr(address, managed, &Arena::end_managed, kCpu));
+}
+
+ManagedStorage* Arena::manage(c10::StorageImpl* storage) {
+  void* address = storage->_mutable_data_ptr_no_checks().get();
+  if (address == nullptr) return nullptr;
+  ManagedStorage* managed = new_managed(storage);
+  try {
+    if (holds_unbound(storage)) {
+      bind(managed, pool_->find(address), address);
+      --unbound_blocks_;
+    } else if (is_movable(storage)) {
+      adopt(managed);
+    } else {
+      pool_->reserve_foreign(managed->track.bytes);
+      managed->foreign_bytes = managed->track.bytes;
+      managed->track.is_immovable = true;
+    }
+  } catch (...) {
+    managed_.erase(storage);
+    throw;
+  }
+  return managed;
+}
+
+void Arena::unmanage(ManagedStorage* managed) noexcept {
+  tracker_.forget(managed->track);
+  if (managed->foreign_bytes > 0) pool_->release_foreign(managed->foreign_bytes);
+  managed_.erase(managed->storage);
+}
+
+void Arena::end_managed(void* context) {
+  auto* managed = static_cast<ManagedStorage*>(context);
+  managed->arena->storage_ended(managed);
+}
+
+void Arena::storage_ended(ManagedStorage* managed) noexcept {
+  std::shared_ptr<Arena> last;  // outlives the lock
+  const Lock lock(*this);
+  if (managed->block.valid()) pool_->deallocate(managed->block);
+  managed->block = {};
+  // A storage that lives on has been given other memory by its operator, which rebinds it.
+  managed->is_dead = managed->reference.use_count() == 0;
+  if (managed->frames == 0) {
+    unmanage(managed);
+  } else if (managed->is_dead) {
+    tracker_.forget(managed->track);
+  }
+  if (keep_alive_ != nullptr && managed_.empty() && unbound_blocks_ == 0) {
+    last = std::move(keep_alive_);
+  }
+}
+
+void Arena::throw_out_of_memory(const std::string& message, std::int64_t requested_bytes) {
+  const pool::PoolStatistics stats = pool_->stats();
+  const std::int64_t need =
+      op_operand_bytes_ + op_live_bytes_ + requested_bytes + stats.foreign_bytes;
+  last_step_.shortage_bytes = std::max(last_step_.shortage_bytes, need);
+  last_step_.shortage_op = op_name_ != nullptr ? *op_name_ : "";
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "Plimsoll: out of memory in ", last_step_.shortage_op,
+                   ", which needs at least ", need, " bytes in all: ", message);
+}
+
+void Arena::hold(c10::StorageImpl* storage, bool writes, OperatorFrame& frame) {
+  ManagedStorage* managed = find(storage);
+  if (managed == nullptr) {
+    if (!tracker_.is_in_step()) return;
+    managed = manage(storage);
+    if (managed == nullptr) return;
+  }
+  if (managed->frame_serial == serial_) {
+    for (auto& operand : frame.operands) operand.writes |= writes && operand.managed == managed;
+    return;
+  }
+  managed->frame_serial = serial_;
+  ++managed->frames;
+  frame.operands.push_back({managed, {}, writes});
+  op_operand_bytes_ += managed->track.bytes;
+}
+
+void Arena::acquire(const OperatorFrame& frame, const ExpectedRoom& expected) {
+  c10::SmallVector<pool::BlockId, 8> blocks;
+  for (const auto& operand : frame.operands) {
+    if (operand.managed->block.valid()) blocks.push_back(operand.managed->block);
+  }
+  pool::Room room;
+  if (expected.is_known) {
+    room.bytes = expected.bytes;
+    room.largest_bytes = expected.largest_bytes;
+    room.is_guess = true;
+  } else if (tracker_.is_in_step()) {
+    // What it will allocate is not known. Where there is plenty, any hole will do.
+    const std::int64_t plenty = std::max<std::int64_t>(4 * op_operand_bytes_, mib(1));
+    room.pack = pool_->stats().largest_free_bytes < plenty;
+  }
+  pool_->acquire({blocks.data(), blocks.size()}, room);
+}
+
+void Arena::begin_operator(std::uint64_t op_hash, const std::string& name,
+                           const c10::SmallVectorImpl<Touched>& storages, OperatorFrame& frame) {
+  const Lock lock(*this);
+  ++serial_;
+  op_name_ = &name;
+  op_live_bytes_ = op_peak_bytes_ = op_largest_bytes_ = op_operand_bytes_ = 0;
+  try {
+    for (const auto& [storage, writes] : storages) hold(storage, writes, frame);
+    ExpectedRoom expected;
+    if (tracker_.is_in_step()) {
+      c10::SmallVector<TrackedTouch, 8> touches;
+      for (const auto& operand : frame.operands) {
+        touches.push_back({&operand.managed->track, operand.writes});
+      }
+      expected = tracker_.begin_op(op_hash, name, {touches.data(), touches.size()});
+      frame.is_recorded = true;
+    } else {
+      for (const auto& operand : frame.operands) tracker_.touch_outside(operand.managed->track);
+    }
+    acquire(frame, expected);
+  } catch (const DeviceOutOfMemory& error) {
+    let_go(frame);
+    throw_out_of_memory(error.what(), 0);
+  } catch (const HostOutOfMemory& error) {
+    let_go(frame);
+    throw_out_of_memory(error.what(), 0);
+  } catch (...) {
+    let_go(frame);
+    throw;
+  }
+  for (auto& operand : frame.operands) {
+    operand.block = operand.managed->block;
+    if (operand.writes && operand.block.valid()) pool_->mark_written(operand.block);
+    if (options_.strict_pointers) set_strict(operand, false);
+  }
+  note_peak();
+}
+
+void Arena::set_strict(OperatorFrame::Operand& operand, bool strict) {
+  const ManagedStorage* managed = operand.managed;
+  if (managed->is_dead || !managed->block.valid() || managed->is_user_pinned) return;
+  if (strict) {
+    managed->storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
+        std::string(kStrictText));
+  } else {
+    managed->storage->clear_data_ptr_access_error_msg_();
+  }
+}
+
+void Arena::let_go(OperatorFrame& frame) noexcept {
+  for (auto& operand : frame.operands) {
+    ManagedStorage* managed = operand.managed;
+    // A block that ended meanwhile took its pins along, and its number may be another's by now.
+    if (operand.block.valid() && managed->block == operand.block) pool_->unpin(operand.block);
+    if (--managed->frames == 0 && managed->is_dead) unmanage(managed);
+  }
+  frame.operands.clear();
+}
+
+void Arena::rebind(ManagedStorage* managed) {
+  tracker_.forget(managed->track);
+  void* address = managed->storage->_mutable_data_ptr_no_checks().get();
+  managed->track.bytes = rounded_bytes(managed->storage);
+  if (address == nullptr || !holds_unbound(managed->storage)) return;
+  bind(managed, pool_->find(address), address);
+  --unbound_blocks_;
+  if (tracker_.is_in_step()) tracker_.add_result(managed->track);
+}
+
+void Arena::end_operator(OperatorFrame& frame,
+                         const c10::SmallVectorImpl<c10::StorageImpl*>& results) {
+  const Lock lock(*this);
+  for (c10::StorageImpl* storage : results) {
+    if (find(storage) != nullptr || !holds_unbound(storage)) continue;
+    void* address = storage->_mutable_data_ptr_no_checks().get();
+    ManagedStorage* managed = new_managed(storage);
+    bind(managed, pool_->find(address), address);
+    --unbound_blocks_;
+    tracker_.add_result(managed->track);
+    if (options_.strict_pointers) {
+      OperatorFrame::Operand result{managed, managed->block, true};
+      set_strict(result, true);
+    }
+  }
+  for (auto& operand : frame.operands) {
+    ManagedStorage* managed = operand.managed;
+    const bool has_moved =
+        !managed->is_dead && !managed->block.valid() && managed->foreign_bytes == 0;
+    if (has_moved) rebind(managed);
+    if (options_.strict_pointers) set_strict(operand, true);
+  }
+  if (frame.is_recorded) tracker_.end_op(op_peak_bytes_, op_largest_bytes_);
+  for (auto& operand : frame.operands) {
+    // Given memory outside of the arena by its operator: no longer ours.
+    ManagedStorage* managed = operand.managed;
+    if (!managed->block.valid() && managed->foreign_bytes == 0) managed->is_dead = true;
+  }
+  let_go(frame);
+  if (frame.is_recorded && overlaps_) run_ahead();
+}
+
+void Arena::abandon_operator(OperatorFrame& frame) noexcept {
+  const Lock lock(*this);
+  for (auto& operand : frame.operands) {
+    ManagedStorage* managed = operand.managed;
+    if (managed->is_dead || managed->block.valid() || managed->foreign_bytes > 0) continue;
+    try {
+      rebind(managed);
+    } catch (const Error&) {
+      // The storage keeps its memory as an unbound block.
+    }
+    managed->is_dead = !managed->block.valid();
+  }
+  if (frame.is_recorded) tracker_.end_op(op_peak_bytes_, op_largest_bytes_);
+  let_go(frame);
+}
+
+void Arena::run_ahead() {
+  const auto managed_of = [](Track* track) {
+    return track == nullptr ? nullptr : static_cast<OwnedTrack*>(track)->owner;
+  };
+  for (Track* track : tracker_.leaving()) {
+    const ManagedStorage* managed = managed_of(track);
+    if (managed != nullptr && managed->block.valid()) pool_->begin_evict(managed->block);
+  }
+  pool_->poll();
+  for (Track* track : tracker_.returning()) {
+    const ManagedStorage* managed = managed_of(track);
+    if (managed != nullptr && managed->block.valid()) pool_->begin_fetch(managed->block);
+  }
+}
+
+void* Arena::allocate(std::size_t bytes) {
+  const Lock lock(*this);
+  const auto wanted = static_cast<std::int64_t>(bytes);
+  const std::int64_t rounded = align_up(wanted, kAlignment);
+  try {
+    const pool::BlockId block = pool_->allocate(wanted);
+    if (scratch_.size() <= block.index()) scratch_.resize(block.index() + 1);
+    scratch_[block.index()] = {serial_, rounded};
+    ++unbound_blocks_;
+    op_live_bytes_ += rounded;
+    op_peak_bytes_ = std::max(op_peak_bytes_, op_live_bytes_);
+    op_largest_bytes_ = std::max(op_largest_bytes_, rounded);
+    note_peak();
+    return pool_->address(block);
+  } catch (const DeviceOutOfMemory& error) {
+    throw_out_of_memory(error.what(), rounded);
+  } catch (const HostOutOfMemory& error) {
+    throw_out_of_memory(error.what(), rounded);
+  }
+}
+
+void Arena::deallocate(void* address) noexcept {
+  std::shared_ptr<Arena> last;  // outlives the lock
+  const Lock lock(*this);
+  const pool::BlockId block = pool_->find(address);
+  if (!block.valid()) return;
+  const Scratch scratch = scratch_[block.index()];
+  if (scratch.serial == serial_) op_live_bytes_ -= scratch.bytes;
+  pool_->deallocate(block);
+  --unbound_blocks_;
+  if (keep_alive_ != nullptr && managed_.empty() && unbound_blocks_ == 0) {
+    last = std::move(keep_alive_);
+  }
+}
+
+double Arena::eviction_cost(pool::BlockId block) const {
+  const auto* managed = static_cast<const ManagedStorage*>(pool_->owner(block));
+  const auto host_copy =
+      pool_->host_copy_valid(block) ? plan::HostCopy::kValid : plan::HostCopy::kStale;
+  return tracker_.eviction_cost(managed->track, host_copy);
+}
+
+void Arena::pin(c10::StorageImpl* storage) {
+  const Lock lock(*this);
+  ManagedStorage* managed = find(storage);
+  if (managed == nullptr) managed = manage(storage);
+  if (managed == nullptr || managed->is_user_pinned || !managed->block.valid()) return;
+  try {
+    pool_->acquire({&managed->block, 1});
+  } catch (const DeviceOutOfMemory& error) {
+    throw_out_of_memory(error.what(), managed->track.bytes);
+  }
+  managed->is_user_pinned = true;
+  storage->clear_data_ptr_access_error_msg_();
+}
+
+void Arena::unpin(c10::StorageImpl* storage) {
+  const Lock lock(*this);
+  ManagedStorage* managed = find(storage);
+  if (managed == nullptr || !managed->is_user_pinned) return;
+  managed->is_user_pinned = false;
+  pool_->unpin(managed->block);
+}
+
+}  // namespace plimsoll::detail

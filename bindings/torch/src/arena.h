@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// The storages that a session has taken over, and the memory they live in.
+//
+// Nouns: ManagedStorage, OperatorFrame, Arena.
+//
+// A storage is *managed* from the first operator of a step that touches it: its DataPtr then
+// carries the ManagedStorage as context, so that its end is noticed wherever its bytes are. What
+// cannot be moved (from_blob, not resizable, copy-on-write, shared) is managed as *foreign*: its
+// bytes stay where they are and count as pinned.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <c10/core/StorageImpl.h>
+#include <c10/util/SmallVector.h>
+#include <c10/util/flat_hash_map.h>
+
+#include "plimsoll/device/host_device.h"
+#include "plimsoll/pool/file_tier.h"
+#include "plimsoll/pool/host_tier.h"
+#include "plimsoll/pool/tensor_pool.h"
+#include "plimsoll/session.h"
+
+#include "arena_source.h"
+#include "step_tracker.h"
+
+namespace plimsoll::detail {
+
+class Arena;
+
+struct ManagedStorage;
+
+// A track that leads back to its storage.
+struct OwnedTrack final : Track {
+  ManagedStorage* owner = nullptr;
+};
+
+// Found by its StorageImpl's address, which the weak reference keeps from being used again.
+struct ManagedStorage final : pool::BlockOwner {
+  void on_move(pool::BlockId block, void* old_address, void* new_address) noexcept override;
+
+  Arena* arena = nullptr;
+  c10::StorageImpl* storage = nullptr;
+  c10::weak_intrusive_ptr<c10::StorageImpl> reference{c10::intrusive_ptr<c10::StorageImpl>()};
+  pool::BlockId block;  // none where it is foreign or its bytes are elsewhere
+  std::int64_t foreign_bytes = 0;
+  int frames = 0;        // operators that hold it
+  bool is_dead = false;  // ended while a frame held it
+  bool is_user_pinned = false;
+  std::uint64_t frame_serial = 0;  // the last operator that named it; for finding duplicates
+  OwnedTrack track;
+};
+
+// What one operator holds while it runs.
+struct OperatorFrame {
+  struct Operand {
+    ManagedStorage* managed;
+    pool::BlockId block;
+    bool writes;
+  };
+  c10::SmallVector<Operand, 8> operands;
+  bool is_recorded = false;  // counted by the tracker
+};
+
+// Threads: every public member takes the arena's own lock. Deleters run on any thread.
+// Lifetime: shared; a retired arena lives on until the last block that it could not take back.
+class Arena final : public ArenaSource,
+                    public pool::EvictionPolicy,
+                    public std::enable_shared_from_this<Arena> {
+ public:
+  using Touched = std::pair<c10::StorageImpl*, bool>;  // storage, written
+
+  // Errors: InvalidArgument (budget, spill folder), DeviceOutOfMemory.
+  explicit Arena(const SessionOptions& options);
+  ~Arena() override;
+
+  void begin_step();
+  void end_step(bool is_complete);
+
+  // Makes the storages resident and pins them. In a step, unknown ones are taken over; outside of
+  // one they are left alone. Errors: c10::OutOfMemoryError, DeviceError; nothing is held then.
+  void begin_operator(std::uint64_t op_hash, const std::string& name,
+                      const c10::SmallVectorImpl<Touched>& storages, OperatorFrame& frame);
+  // Takes over what the operator made, lets go of its operands.
+  void end_operator(OperatorFrame& frame, const c10::SmallVectorImpl<c10::StorageImpl*>& results);
+  // The operator threw: lets go of its operands.
+  void abandon_operator(OperatorFrame& frame) noexcept;
+
+  void pin(c10::StorageImpl* storage);
+  void unpin(c10::StorageImpl* storage);
+
+  // Moves all storages back to the heap. Blocks that foreign code still holds keep the arena alive.
+  void retire() noexcept;
+
+  SessionReport report() const;
+  void reset_peak();
+  const std::shared_ptr<const KnownStep> last_known() const;
+  std::int64_t plan_budget_bytes() const;
+  std::vector<SessionEvent> take_events();
+  void add_event(SessionEvent event);
+  std::int64_t now_ns() const;
+
+  // ArenaSource: allocations inside operators.
+  void* allocate(std::size_t bytes) override;
+  void deallocate(void* address) noexcept override;
+  // EvictionPolicy. Called by the pool under the lock.
+  double eviction_cost(pool::BlockId block) const override;
+
+ private:
+  friend struct ManagedStorage;
+  // Holds the lock and, after letting it go, drops references that moves have taken.
+  class Lock;
+
+  static void end_managed(void* context);
+  void storage_ended(ManagedStorage* managed) noexcept;
+  ManagedStorage* find(c10::StorageImpl* storage) const;
+  ManagedStorage* manage(c10::StorageImpl* storage);
+  ManagedStorage* new_managed(c10::StorageImpl* storage);
+  void adopt(ManagedStorage* managed);
+  void bind(ManagedStorage* managed, pool::BlockId block, void* address);
+  bool holds_unbound(const c10::StorageImpl* storage) const;
+  bool is_movable(c10::StorageImpl* storage) const;
+  void unmanage(ManagedStorage* managed) noexcept;
+  void hold(c10::StorageImpl* storage, bool writes, OperatorFrame& frame);
+  void acquire(const OperatorFrame& frame, const ExpectedRoom& expected);
+  void let_go(OperatorFrame& frame) noexcept;
+  void rebind(ManagedStorage* managed);
+  void drop_expired_foreign() noexcept;
+  void give_back(ManagedStorage* managed);
+  void run_ahead();
+  void set_strict(OperatorFrame::Operand& operand, bool strict);
+  [[noreturn]] void throw_out_of_memory(const std::string& message, std::int64_t requested_bytes);
+  void note_peak();
+
+  const SessionOptions options_;
+  bool overlaps_;
+  std::unique_ptr<device::HostDevice> device_;
+  std::unique_ptr<pool::FileTier> file_;
+  std::unique_ptr<pool::HostTier> host_;
+  std::unique_ptr<pool::TensorPool> pool_;
+
+  mutable std::mutex mutex_;
+  // All below are guarded by mutex_.
+  StepTracker tracker_;
+  ska::flat_hash_map<c10::StorageImpl*, std::unique_ptr<ManagedStorage>> managed_;
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped_later_;
+  std::shared_ptr<Arena> keep_alive_;  // set by retire() while blocks are out
+
+  // The running operator's allocations.
+  struct Scratch {
+    std::uint64_t serial = 0;
+    std::int64_t bytes = 0;
+  };
+  std::vector<Scratch> scratch_;  // by block
+  std::uint64_t serial_ = 0;      // of the operator that began last
+  std::int64_t op_live_bytes_ = 0;
+  std::int64_t op_peak_bytes_ = 0;
+  std::int64_t op_largest_bytes_ = 0;
+  std::int64_t op_operand_bytes_ = 0;
+  const std::string* op_name_ = nullptr;
+  std::int64_t unbound_blocks_ = 0;
+
+  // For the report.
+  std::int64_t seen_peak_bytes_ = 0;
+  std::string peak_op_;
+  std::int64_t step_out_start_ = 0;
+  std::int64_t step_in_start_ = 0;
+  SessionReport last_step_;
+  std::vector<SessionEvent> events_;
+  std::int64_t step_start_ns_ = 0;
+};
+
+}  // namespace plimsoll::detail

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arena's steps, its report and its end.
+#include <algorithm>
+#include <chrono>
+
+#include "plimsoll/base/error.h"
+
+#include "arena.h"
+#include "host_allocator.h"
+
+namespace plimsoll::detail {
+
+std::int64_t Arena::now_ns() const {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count() - step_start_ns_;
+}
+
+void Arena::begin_step() {
+  const std::lock_guard lock(mutex_);
+  drop_expired_foreign();
+  const pool::PoolStatistics stats = pool_->stats();
+  step_out_start_ = stats.offloaded_bytes;
+  step_in_start_ = stats.prefetched_bytes;
+  events_.clear();
+  step_start_ns_ = 0;
+  step_start_ns_ = now_ns();
+  op_name_ = nullptr;
+  tracker_.begin_step();
+}
+
+void Arena::drop_expired_foreign() noexcept {
+  std::vector<ManagedStorage*> expired;
+  for (const auto& [storage, managed] : managed_) {
+    if (managed->foreign_bytes > 0 && managed->frames == 0 && managed->reference.expired()) {
+      expired.push_back(managed.get());
+    }
+  }
+  for (ManagedStorage* managed : expired) unmanage(managed);
+}
+
+std::int64_t Arena::plan_budget_bytes() const {
+  return options_.budget_bytes - pool_->stats().foreign_bytes;
+}
+
+void Arena::end_step(bool is_complete) {
+  const std::lock_guard lock(mutex_);
+  op_name_ = nullptr;
+  drop_expired_foreign();
+  const pool::PoolStatistics stats = pool_->stats();
+  last_step_.offloaded_bytes = stats.offloaded_bytes - step_out_start_;
+  last_step_.prefetched_bytes = stats.prefetched_bytes - step_in_start_;
+  last_step_.persistent_bytes = 0;
+  for (const auto& [storage, managed] : managed_) {
+    last_step_.persistent_bytes += managed->track.bytes;
+  }
+  tracker_.end_step(is_complete, plan_budget_bytes());
+  if (!is_complete) return;
+  const StepRecording& recording = tracker_.recording();
+  last_step_.operators = recording.op_count();
+  const std::int64_t largest = recording.largest_op();
+  if (largest < 0) return;
+  last_step_.lower_bound_bytes = recording.need_bytes(largest) + stats.foreign_bytes;
+  last_step_.pinned_by = *recording.ops[static_cast<std::size_t>(largest)].name + " (operator " +
+                         std::to_string(largest) + ")";
+}
+
+void Arena::note_peak() {
+  const std::int64_t peak = pool_->stats().peak_bytes;
+  if (peak <= seen_peak_bytes_) return;
+  seen_peak_bytes_ = peak;
+  peak_op_ = op_name_ != nullptr ? *op_name_ : "";
+}
+
+void Arena::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  pool_->reset_peak();
+  seen_peak_bytes_ = pool_->stats().peak_bytes;
+  peak_op_.clear();
+}
+
+SessionReport Arena::report() const {
+  const std::lock_guard lock(mutex_);
+  const pool::PoolStatistics stats = pool_->stats();
+  SessionReport report = last_step_;
+  report.budget_bytes = options_.budget_bytes;
+  report.peak_bytes = stats.peak_bytes;
+  report.peak_op = peak_op_;
+  report.foreign_bytes = stats.foreign_bytes;
+  report.host_bytes = stats.host_bytes;
+  report.file_bytes = stats.file_bytes;
+  report.steps = tracker_.steps();
+  report.steps_on_sequence = tracker_.steps_on_sequence();
+  report.known_sequences = static_cast<std::int64_t>(tracker_.known_steps());
+  return report;
+}
+
+const std::shared_ptr<const KnownStep> Arena::last_known() const {
+  const std::lock_guard lock(mutex_);
+  return tracker_.last_known();
+}
+
+std::vector<SessionEvent> Arena::take_events() {
+  const std::lock_guard lock(mutex_);
+  std::vector<SessionEvent> events = events_;
+  std::stable_sort(events.begin(), events.end(), [](const SessionEvent& a, const SessionEvent& b) {
+    return a.begin_ns < b.begin_ns;
+  });
+  return events;
+}
+
+void Arena::add_event(SessionEvent event) {
+  const std::lock_guard lock(mutex_);
+  events_.push_back(std::move(event));
+}
+
+void Arena::give_back(ManagedStorage* managed) {
+  if (managed->foreign_bytes > 0) {
+    unmanage(managed);
+    return;
+  }
+  // A storage that is dying on another thread comes to storage_ended() by itself.
+  c10::intrusive_ptr<c10::StorageImpl> keep = managed->reference.lock();
+  if (keep == nullptr) return;
+  c10::StorageImpl* storage = managed->storage;
+  if (managed->block.valid()) {
+    c10::DataPtr memory = HostAllocator::installed().allocate_on_heap(storage->nbytes());
+    if (managed->is_user_pinned) pool_->unpin(managed->block);
+    pool_->release_to(managed->block, memory.get());
+    managed->block = {};
+    storage->_mutable_data_ptr_no_checks().release_context();
+    storage->set_data_ptr_noswap(std::move(memory));
+    storage->clear_data_ptr_access_error_msg_();
+  }
+  dropped_later_.push_back(std::move(keep));
+  unmanage(managed);
+}
+
+void Arena::retire() noexcept {
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped;
+  const std::lock_guard lock(mutex_);
+  pool_->synchronize();
+  std::vector<ManagedStorage*> all;
+  for (const auto& [storage, managed] : managed_) all.push_back(managed.get());
+  for (ManagedStorage* managed : all) {
+    try {
+      give_back(managed);
+    } catch (const std::exception&) {
+      // No heap for it: it stays in the arena, which then lives as long as it does.
+    }
+  }
+  dropped.swap(dropped_later_);
+  if (!managed_.empty() || unbound_blocks_ > 0) keep_alive_ = shared_from_this();
+}
+
+}  // namespace plimsoll::detail

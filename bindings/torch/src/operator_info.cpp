@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operator_info.h"
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
+
+namespace plimsoll::detail {
+namespace {
+
+std::uint64_t fnv1a(std::string_view text, std::uint64_t hash = 14695981039346656037ULL) {
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return hash;
+}
+
+bool starts_with(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+template <std::size_t N>
+bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Every return aliases an argument that is not written: the operator makes views.
+bool makes_views(const c10::FunctionSchema& schema) {
+  const auto is_plain_alias = [](const c10::Argument& argument) {
+    return argument.alias_info() != nullptr && !argument.alias_info()->isWrite();
+  };
+  const bool writes = std::any_of(
+      schema.arguments().begin(), schema.arguments().end(), [](const c10::Argument& argument) {
+        return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+      });
+  return !writes && !schema.returns().empty() &&
+         std::all_of(schema.returns().begin(), schema.returns().end(), is_plain_alias);
+}
+
+// Operators without an alias annotation that say so, or that have one and yet read no bytes.
+bool is_metadata(const c10::OperatorHandle& op, std::string_view name) {
+  static constexpr std::array<std::string_view, 10> kNames = {
+      "aten::_unsafe_view",
+      "aten::is_same_size",
+      "aten::_has_same_storage_numel",
+      "aten::size",
+      "aten::stride",
+      "aten::sym_size",
+      "aten::sym_stride",
+      "aten::sym_numel",
+      "aten::sym_storage_offset",
+      "aten::_has_compatible_shallow_copy_type"};
+  // resize_ and resize_as_ carry the tag of in-place views too, but move bytes.
+  if (op.hasTag(at::Tag::inplace_view)) return !starts_with(name, "aten::resize");
+  return is_one_of(name, kNames) || makes_views(op.schema());
+}
+
+bool is_factory(std::string_view name) {
+  const auto suffix = std::string_view("_like");
+  return starts_with(name, "aten::new_") ||
+         (starts_with(name, "aten::") && name.size() > suffix.size() &&
+          name.substr(name.size() - suffix.size()) == suffix);
+}
+
+// The schema alone where no back end has a kernel of its own.
+bool is_composite(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CPU);
+}
+
+// Arguments that are written although the schema does not say so.
+std::uint64_t silent_writes(std::string_view name) {
+  static constexpr std::array<std::string_view, 4> kBatchNorms = {
+      "aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm",
+      "aten::batch_norm_update_stats"};
+  if (name == kBatchNorms[3]) return 0b110;          // input, running mean, running variance
+  if (is_one_of(name, kBatchNorms)) return 0b11000;  // input, weight, bias, mean, variance
+  return 0;
+}
+
+std::unique_ptr<OperatorInfo> read_schema(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema& schema = op.schema();
+  auto info = std::make_unique<OperatorInfo>();
+  info->name = schema.name();
+  info->hash = fnv1a(schema.overload_name(), fnv1a(schema.name()));
+  info->arguments = static_cast<int>(schema.arguments().size());
+  info->returns = static_cast<int>(schema.returns().size());
+  info->writes = silent_writes(info->name);
+  for (int i = 0; i < info->arguments; ++i) {
+    const auto* alias = schema.arguments()[static_cast<std::size_t>(i)].alias_info();
+    if (alias != nullptr && alias->isWrite()) info->writes |= 1ULL << std::min(i, 63);
+  }
+  if (is_composite(op)) {
+    info->kind = OperatorClass::kComposite;
+  } else if (is_metadata(op, info->name)) {
+    info->kind = OperatorClass::kMetadata;
+  } else if (is_factory(info->name)) {
+    info->kind = OperatorClass::kFactory;
+  }
+  return info;
+}
+
+}  // namespace
+
+const OperatorInfo& OperatorInfos::of(const c10::OperatorHandle& op) {
+  const c10::FunctionSchema* schema = &op.schema();
+  const std::lock_guard lock(mutex_);
+  auto& info = infos_[schema];
+  if (info == nullptr) info = read_schema(op);
+  return *info;
+}
+
+}  // namespace plimsoll::detail

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "session_impl.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include "plimsoll/base/error.h"
+
+#include "host_allocator.h"
+
+namespace plimsoll::detail {
+namespace {
+
+using Storages = c10::SmallVector<Arena::Touched, 8>;
+
+// Null for what has no bytes of its own on this device. Wrapped numbers are values: they are born
+// and die with one call and are left on the heap.
+c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return nullptr;
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return nullptr;
+  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  return storage->nbytes() > 0 ? storage : nullptr;
+}
+
+// Calls `visit` with the storage of every tensor in a value: tensors, lists and optionals of them,
+// and whatever tuples and generic lists hold.
+template <typename Visit>
+void visit_storages(const c10::IValue& value, const Visit& visit) {
+  if (value.isTensor()) {
+    // No reference is taken: use counts steer what autograd steals and reuses.
+    if (c10::StorageImpl* storage = storage_of(value.toTensor())) visit(storage);
+  } else if (value.isTensorList()) {
+    for (const c10::IValue& element : value.toListRef()) visit_storages(element, visit);
+  } else if (value.isList()) {
+    for (const c10::IValue& element : value.toListRef()) visit_storages(element, visit);
+  } else if (value.isTuple()) {
+    for (const c10::IValue& element : value.toTupleRef().elements()) visit_storages(element, visit);
+  }
+}
+
+Storages operands(const OperatorInfo& info, const torch::jit::Stack& stack) {
+  Storages storages;
+  const std::size_t first = stack.size() - static_cast<std::size_t>(info.arguments);
+  for (int i = 0; i < info.arguments; ++i) {
+    const bool writes = info.writes_argument(i);
+    visit_storages(stack[first + static_cast<std::size_t>(i)],
+                   [&](c10::StorageImpl* storage) { storages.emplace_back(storage, writes); });
+  }
+  return storages;
+}
+
+}  // namespace
+
+SessionImpl::SessionImpl(const SessionOptions& options) : options_(options) {
+  HostAllocator::installed();
+  Interposer::refuse_second();
+  if (const std::string problem = interposer_self_test(); !problem.empty()) {
+    throw Unsupported("the operator interposer does not work on this LibTorch: " + problem);
+  }
+  arena_ = std::make_shared<Arena>(options);
+  interposer_ = std::make_unique<Interposer>(this);
+}
+
+SessionImpl::~SessionImpl() {
+  interposer_.reset();
+  arena_->retire();
+}
+
+void SessionImpl::begin_step() {
+  if (is_in_step_) throw InvalidArgument("Session::step: a step is open already; end it first");
+  arena_->begin_step();
+  is_in_step_ = true;
+  // One thread, so that operators arrive in the same order in every step.
+  had_engine_threads_ = c10::AutogradState::get_tls_state().get_multithreading_enabled();
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+}
+
+void SessionImpl::end_step(bool is_complete) noexcept {
+  is_in_step_ = false;
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(had_engine_threads_);
+  try {
+    arena_->end_step(is_complete);
+  } catch (const std::exception&) {
+    // Nothing was learnt; the next step is as a first one.
+  }
+}
+
+void SessionImpl::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                              torch::jit::Stack* stack) {
+  const OperatorInfo& info = infos_.of(op);
+  switch (info.kind) {
+    case OperatorClass::kComposite:
+      run_composite(op, keys, stack);
+      return;
+    case OperatorClass::kMetadata:
+      run_kernel(op, keys, stack);
+      return;
+    case OperatorClass::kFactory:
+    case OperatorClass::kCompute:
+      run_operator(info, op, keys, stack);
+      return;
+  }
+}
+
+void SessionImpl::run_operator(const OperatorInfo& info, const c10::OperatorHandle& op,
+                               c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  OperatorFrame frame;
+  const Storages storages =
+      info.kind == OperatorClass::kFactory ? Storages() : operands(info, *stack);
+  arena_->begin_operator(info.hash, info.name, storages, frame);
+  const std::int64_t begin_ns = options_.record_events ? arena_->now_ns() : 0;
+  try {
+    const ArenaScope scope(is_in_step_ ? arena_.get() : nullptr);
+    run_kernel(op, keys, stack);
+  } catch (...) {
+    arena_->abandon_operator(frame);
+    throw;
+  }
+  c10::SmallVector<c10::StorageImpl*, 4> results;
+  if (frame.is_recorded) {
+    const std::size_t first = stack->size() - static_cast<std::size_t>(info.returns);
+    for (std::size_t i = first; i < stack->size(); ++i) {
+      visit_storages((*stack)[i], [&](c10::StorageImpl* storage) { results.push_back(storage); });
+    }
+  }
+  arena_->end_operator(frame, results);
+  if (options_.record_events && is_in_step_) {
+    arena_->add_event({SessionEvent::Kind::kOperator, info.name, begin_ns, arena_->now_ns(), 0});
+  }
+}
+
+}  // namespace plimsoll::detail
+
+namespace plimsoll {
+
+Step::Step(detail::SessionImpl* session)
+    : session_(session), exceptions_(std::uncaught_exceptions()) {}
+
+Step::Step(Step&& other) noexcept
+    : session_(std::exchange(other.session_, nullptr)), exceptions_(other.exceptions_) {}
+
+Step::~Step() {
+  if (session_ != nullptr) session_->end_step(std::uncaught_exceptions() == exceptions_);
+}
+
+Session::Session(const SessionOptions& options)
+    : impl_(std::make_unique<detail::SessionImpl>(options)) {}
+
+Session::~Session() = default;
+
+Step Session::step() {
+  impl_->begin_step();
+  return Step(impl_.get());
+}
+
+void Session::pin(const at::Tensor& tensor) {
+  if (auto* storage = detail::storage_of(tensor)) impl_->arena().pin(storage);
+}
+
+void Session::unpin(const at::Tensor& tensor) {
+  if (auto* storage = detail::storage_of(tensor)) impl_->arena().unpin(storage);
+}
+
+SessionReport Session::report() const { return impl_->arena().report(); }
+
+void Session::reset_peak() { impl_->arena().reset_peak(); }
+
+std::vector<SessionEvent> Session::events() const { return impl_->arena().take_events(); }
+
+}  // namespace plimsoll

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session: the interposer on one side, the arena on the other.
+#pragma once
+
+#include <memory>
+#include <thread>
+
+#include <c10/core/AutogradState.h>
+
+#include "arena.h"
+#include "interposer.h"
+#include "operator_info.h"
+
+namespace plimsoll::detail {
+
+class SessionImpl final : public OperatorListener {
+ public:
+  explicit SessionImpl(const SessionOptions& options);
+  ~SessionImpl() override;
+
+  void begin_step();
+  void end_step(bool is_complete) noexcept;
+  Arena& arena() { return *arena_; }
+  const Arena& arena() const { return *arena_; }
+  bool is_in_step() const { return is_in_step_; }
+
+  void on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                   torch::jit::Stack* stack) override;
+
+ private:
+  void run_operator(const OperatorInfo& info, const c10::OperatorHandle& op,
+                    c10::DispatchKeySet keys, torch::jit::Stack* stack);
+
+  const SessionOptions options_;
+  std::shared_ptr<Arena> arena_;
+  OperatorInfos infos_;
+  bool is_in_step_ = false;
+  bool had_engine_threads_ = true;
+  std::unique_ptr<Interposer> interposer_;
+};
+
+}  // namespace plimsoll::detail

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ways in which people write LibTorch programs, each under a budget far below stock's peak.
+#include <sstream>
+#include <thread>
+
+#include <ATen/autocast_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "equality.h"
+
+namespace plimsoll {
+namespace {
+
+namespace nn = torch::nn;
+namespace F = torch::nn::functional;
+
+std::shared_ptr<torch::optim::Optimizer> sgd(const torch::nn::Module& model) {
+  return std::make_shared<torch::optim::SGD>(model.parameters(),
+                                             torch::optim::SGDOptions(0.05).momentum(0.9));
+}
+
+// A stack of linear layers wide enough that a fraction of the peak evicts in every step.
+nn::Sequential tower(int layers, int width) {
+  nn::Sequential model;
+  for (int i = 0; i < layers; ++i) {
+    model->push_back(nn::Linear(width, width));
+    model->push_back(nn::Tanh());
+  }
+  return model;
+}
+
+void expect_same(const MakeProgram& make, int steps = 4, int percent = 45) {
+  const Outcome stock = run(make, steps);
+  SessionOptions options;
+  options.poison = true;
+  // The least budget is 1.15 x the largest operator's distinct bytes at most.
+  options.budget_bytes = 2 * stock.peak_bytes;
+  const Outcome ample = run(make, steps, options);
+  expect_identical(stock, ample);
+  EXPECT_EQ(ample.report.offloaded_bytes, 0);
+  options.budget_bytes =
+      std::max(stock.peak_bytes * percent / 100, ample.report.lower_bound_bytes * 115 / 100);
+  const Outcome ours = run(make, steps, options);
+  expect_identical(stock, ours);
+  EXPECT_LE(ours.peak_bytes, options.budget_bytes);
+  EXPECT_GT(ours.report.offloaded_bytes + ours.report.prefetched_bytes, 0)
+      << "no pressure, no test";
+}
+
+// A program over tower(8, 96) whose step is the test's.
+template <typename StepOf>
+MakeProgram tower_program(StepOf step_of, int layers = 8, int width = 96, int batch = 128) {
+  return [=] {
+    auto model = tower(layers, width);
+    Program program;
+    program.model = model.ptr();
+    program.optimizer = sgd(*model);
+    auto x = torch::randn({batch, width});
+    program.step = step_of(model, program.optimizer, x);
+    return program;
+  };
+}
+
+using Optimizer = std::shared_ptr<torch::optim::Optimizer>;
+
+TEST(SessionPrograms, SequentialOfLinearAndTanhTrainsAtHalfItsPeak) {
+  expect_same(tower_program(
+                  [](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+                    return [=](int) mutable {
+                      optimizer->zero_grad();
+                      auto loss = model->forward(x).pow(2).mean();
+                      loss.backward();
+                      optimizer->step();
+                      return loss;
+                    };
+                  },
+                  8, 64),
+              4, 50);
+}
+
+TEST(SessionPrograms, GradientsKeptByZeroGradAreTheSame) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int) mutable {
+      optimizer->zero_grad(/*set_to_none=*/false);
+      auto loss = model->forward(x).pow(2).mean();
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+  }));
+}
+
+TEST(SessionPrograms, GradientsAccumulateOverTwoBackwards) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int) mutable {
+      optimizer->zero_grad();
+      auto a = model->forward(x).pow(2).mean();
+      a.backward();
+      auto b = model->forward(x * 2).abs().mean();
+      b.backward();
+      optimizer->step();
+      return a + b.detach();
+    };
+  }));
+}
+
+TEST(SessionPrograms, RetainGraphAndDoubleBackward) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int) mutable {
+      optimizer->zero_grad();
+      auto input = x.clone().requires_grad_(true);
+      auto loss = model->forward(input).pow(2).mean();
+      loss.backward({}, /*retain_graph=*/true);
+      auto gradient = torch::autograd::grad({loss}, {input}, {}, true, /*create_graph=*/true)[0];
+      auto penalty = gradient.pow(2).sum();
+      penalty.backward();
+      optimizer->step();
+      return loss + penalty.detach();
+    };
+  }));
+}
+
+// Saves an input, an intermediate and a number.
+struct Scaled : torch::autograd::Function<Scaled> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* context, torch::Tensor x,
+                               double factor) {
+    auto y = torch::sigmoid(x * factor);
+    context->save_for_backward({x, y});
+    context->saved_data["factor"] = factor;
+    return y * x;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const double factor = context->saved_data["factor"].toDouble();
+    auto dx = gradients[0] * (saved[1] + saved[0] * saved[1] * (1 - saved[1]) * factor);
+    return {dx, torch::Tensor()};
+  }
+};
+
+TEST(SessionPrograms, CustomFunctionsAndHooks) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int) mutable {
+      optimizer->zero_grad();
+      auto y = model->forward(x);
+      y.register_hook([](const torch::Tensor& gradient) { return gradient * 0.5; });
+      auto loss = Scaled::apply(y, 1.5).mean();
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+  }));
+}
+
+// A backward inside a backward.
+struct Reentrant : torch::autograd::Function<Reentrant> {
+  static torch::Tensor forward(torch::autograd::AutogradContext* context, torch::Tensor x) {
+    context->save_for_backward({x});
+    return x.exp();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const torch::AutoGradMode with_gradients(true);
+    auto x = context->get_saved_variables()[0].detach().requires_grad_(true);
+    x.exp().sum().backward();
+    return {x.grad() * gradients[0]};
+  }
+};
+
+TEST(SessionPrograms, ReentrantBackward) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int) mutable {
+      optimizer->zero_grad();
+      auto loss = Reentrant::apply(model->forward(x)).mean();
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+  }));
+}
+
+TEST(SessionPrograms, ViewsOfEvictedStoragesAndInPlaceOnViews) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int) mutable {
+      optimizer->zero_grad();
+      auto wide = torch::cat({x, x + 1}, 0);
+      auto slice = wide.slice(0, 0, x.size(0));
+      auto strided = wide.as_strided({x.size(0), x.size(1)}, {x.size(1), 1}, 5);
+      auto y = model->forward(slice);
+      auto z = y.clone();
+      z.select(0, 3).mul_(2);
+      z.narrow(1, 0, 4).add_(strided.narrow(1, 0, 4));
+      auto loss = (z * y.t().contiguous().t() + x.select(0, 0).expand_as(z)).pow(2).mean();
+      loss = loss + torch::empty({0, 4}).sum();
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+  }));
+}
+
+TEST(SessionPrograms, SquareAndItsTransposeSavedTogether) {
+  for (const auto type : {torch::kFloat, torch::kBFloat16}) {
+    expect_same(tower_program([type](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+      return [=](int) mutable {
+        optimizer->zero_grad();
+        auto y = model->forward(x).narrow(0, 0, 96).to(type);
+        auto loss = y.matmul(y.t()).to(torch::kFloat).mean();
+        loss.backward();
+        optimizer->step();
+        return loss;
+      };
+    }));
+  }
+}
+
+TEST(SessionPrograms, ComplexNumbersWithConjugateViews) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int) mutable {
+      optimizer->zero_grad();
+      auto y = model->forward(x);
+      auto c = torch::complex(y, y * 0.5);
+      auto loss = torch::real(c.conj() * c).mean() + torch::real(c.resolve_conj().sum());
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+  }));
+}
+
+TEST(SessionPrograms, ResizedAndReplacedStorages) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    auto growing = torch::zeros({16});
+    return [=](int step) mutable {
+      optimizer->zero_grad();
+      auto y = model->forward(x);
+      growing.resize_({64 * (step + 2), 8}).fill_(0.25);
+      auto other = torch::empty({0});
+      torch::mul_out(other, growing, growing);
+      auto replaced = torch::empty({3});
+      replaced.set_(other.storage(), 2, {7, 5}, {5, 1});
+      auto loss = y.pow(2).mean() + other.sum() + replaced.sum();
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+  }));
+}
+
+TEST(SessionPrograms, TiedWeightsAndMovingAverages) {
+  expect_same([] {
+    struct Tied : nn::Module {
+      Tied() {
+        weight = register_parameter("weight", torch::randn({128, 128}) * 0.1);
+        average = register_buffer("average", weight.detach().clone());
+      }
+      torch::Tensor weight;
+      torch::Tensor average;
+    };
+    auto model = std::make_shared<Tied>();
+    Program program;
+    program.model = model;
+    program.optimizer = sgd(*model);
+    auto x = torch::randn({256, 128});
+    program.step = [model, x, optimizer = program.optimizer](int) mutable {
+      optimizer->zero_grad();
+      auto y = x;
+      for (int i = 0; i < 6; ++i)
+        y = torch::gelu(torch::linear(y, i % 2 == 0 ? model->weight : model->weight.t()));
+      auto loss = y.pow(2).mean();
+      loss.backward();
+      optimizer->step();
+      torch::NoGradGuard no_grad;
+      model->average.mul_(0.9).add_(model->weight, 0.1);
+      return loss;
+    };
+    return program;
+  });
+}
+
+TEST(SessionPrograms, SetDataAndACheckpointLoadedInTheMiddle) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int step) mutable {
+      optimizer->zero_grad();
+      if (step == 2) {
+        torch::NoGradGuard no_grad;
+        auto weight = model->parameters()[0];
+        weight.set_data(weight * 0.5);
+        std::stringstream stream;
+        torch::save(torch::ones({96, 96}) * 0.01, stream);
+        torch::Tensor loaded;
+        torch::load(loaded, stream);
+        model->parameters()[2].copy_(loaded);
+      }
+      auto loss = model->forward(x).pow(2).mean();
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+  }));
+}
+
+TEST(SessionPrograms, AutocastWithItsWeightCache) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int) mutable {
+      optimizer->zero_grad();
+      torch::Tensor y;
+      at::autocast::set_autocast_enabled(at::kCPU, true);
+      at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+      y = model->forward(x);
+      y = torch::linear(y, model->parameters()[0]);
+      at::autocast::clear_cache();
+      at::autocast::set_autocast_enabled(at::kCPU, false);
+      y = torch::linear(y.to(torch::kFloat), model->parameters()[0]);
+      auto loss = y.pow(2).mean();
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+  }));
+}
+
+TEST(SessionPrograms, EvaluationInInferenceModeBetweenSteps) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int step) mutable {
+      torch::Tensor evaluated;
+      if (step % 2 == 1) {
+        c10::InferenceMode inference;
+        evaluated = model->forward(x.narrow(0, 0, 32)).mean();
+      }
+      optimizer->zero_grad();
+      auto loss = model->forward(x).pow(2).mean();
+      loss.backward();
+      optimizer->step();
+      return evaluated.defined() ? loss.detach() + evaluated.item<float>() : loss;
+    };
+  }));
+}
+
+TEST(SessionPrograms, ASmallerLastBatchAndAnEarlyReturn) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+                return [=](int step) mutable {
+                  optimizer->zero_grad();
+                  auto batch = step % 3 == 2 ? x.narrow(0, 0, 40) : x;
+                  auto loss = model->forward(batch).pow(2).mean();
+                  if (step == 4) return loss.detach();
+                  loss.backward();
+                  optimizer->step();
+                  return loss;
+                };
+              }),
+              7);
+}
+
+TEST(SessionPrograms, TwoModelsInTurn) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+                auto second = tower(6, 96);
+                return [=](int step) mutable {
+                  optimizer->zero_grad();
+                  auto loss = (step % 2 == 0 ? model : second)->forward(x).pow(2).mean();
+                  loss.backward();
+                  optimizer->step();
+                  return loss;
+                };
+              }),
+              6);
+}
+
+TEST(SessionPrograms, TensorsFromForeignMemoryAreCountedAndNeverMoved) {
+  std::vector<float> pixels(128 * 96, 0.5F);
+  expect_same(tower_program([&pixels](nn::Sequential model, Optimizer optimizer, torch::Tensor) {
+    return [=, &pixels](int) mutable {
+      optimizer->zero_grad();
+      auto x = torch::from_blob(pixels.data(), {128, 96});
+      auto loss = model->forward(x).pow(2).mean();
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+  }));
+}
+
+TEST(SessionPrograms, InstanceNormThenInPlaceReluAtTheEndOfANet) {
+  expect_same([] {
+    nn::Sequential model(nn::Conv2d(nn::Conv2dOptions(2, 16, 3).padding(1)), nn::ReLU(),
+                         nn::Conv2d(nn::Conv2dOptions(16, 16, 3).padding(1)), nn::ReLU(),
+                         nn::Conv2d(nn::Conv2dOptions(16, 16, 3).padding(1)), nn::ReLU(),
+                         nn::Conv2d(nn::Conv2dOptions(16, 16, 3).padding(1)), nn::ReLU(),
+                         nn::Conv2d(nn::Conv2dOptions(16, 2, 3).padding(1)));
+    Program program;
+    program.model = model.ptr();
+    program.optimizer = sgd(*model);
+    auto x = torch::randn({8, 2, 16, 16});
+    program.step = [=, optimizer = program.optimizer](int) mutable {
+      optimizer->zero_grad();
+      auto input = x.clone().requires_grad_(true);
+      auto y = model->forward(input);
+      y = F::instance_norm(y).relu_();
+      auto loss = y.sum();
+      loss.backward();
+      optimizer->step();
+      EXPECT_TRUE(input.grad().defined());
+      return loss + input.grad().abs().sum().detach();
+    };
+    return program;
+  });
+}
+
+TEST(SessionPrograms, TheFirstConvolutionLearnsThoughTheImageNeedsNoGradient) {
+  const MakeProgram make = [] {
+    nn::Sequential model(nn::Conv2d(nn::Conv2dOptions(3, 16, 3).padding(1)), nn::BatchNorm2d(16),
+                         nn::ReLU(), nn::Conv2d(nn::Conv2dOptions(16, 16, 3).padding(1)),
+                         nn::ReLU());
+    Program program;
+    program.model = model.ptr();
+    program.optimizer = sgd(*model);
+    auto x = torch::randn({8, 3, 16, 16});
+    program.step = [=, optimizer = program.optimizer](int) mutable {
+      optimizer->zero_grad();
+      auto loss = model->forward(x).pow(2).mean();
+      loss.backward();
+      EXPECT_TRUE(model->parameters()[0].grad().defined());
+      optimizer->step();
+      return loss;
+    };
+    return program;
+  };
+  expect_same(make, 3);
+  // The statistics of batch norm were updated once a step.
+  const Outcome ours = run(make, 3, SessionOptions{.budget_bytes = mib(1)});
+  for (const auto& [name, tensor] : ours.tensors) {
+    if (name.find("num_batches_tracked") != std::string::npos) {
+      EXPECT_EQ(tensor.item<std::int64_t>(), 3);
+    }
+  }
+}
+
+TEST(SessionPrograms, ChannelsLast) {
+  expect_same([] {
+    nn::Sequential model(nn::Conv2d(nn::Conv2dOptions(8, 16, 3).padding(1)), nn::BatchNorm2d(16),
+                         nn::ReLU(), nn::Conv2d(nn::Conv2dOptions(16, 16, 3).padding(1)),
+                         nn::BatchNorm2d(16), nn::ReLU());
+    Program program;
+    program.model = model.ptr();
+    program.optimizer = sgd(*model);
+    auto x = torch::randn({8, 8, 16, 16}).contiguous(at::MemoryFormat::ChannelsLast);
+    program.step = [=, optimizer = program.optimizer](int) mutable {
+      optimizer->zero_grad();
+      auto loss = model->forward(x).pow(2).mean();
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+    return program;
+  });
+}
+
+TEST(SessionPrograms, ARecurrentNetAndAnEncoder) {
+  expect_same([] {
+    struct Both : nn::Module {
+      Both()
+          : lstm(register_module("lstm", nn::LSTM(nn::LSTMOptions(32, 32).num_layers(2)))),
+            encoder(register_module("encoder",
+                                    nn::TransformerEncoderLayer(
+                                        nn::TransformerEncoderLayerOptions(32, 4).dropout(0.1)))) {}
+      nn::LSTM lstm;
+      nn::TransformerEncoderLayer encoder;
+    };
+    auto model = std::make_shared<Both>();
+    Program program;
+    program.model = model;
+    program.optimizer = std::make_shared<torch::optim::AdamW>(model->parameters());
+    auto x = torch::randn({12, 16, 32});
+    program.step = [=, optimizer = program.optimizer](int) mutable {
+      optimizer->zero_grad();
+      auto y = std::get<0>(model->lstm(x));
+      auto loss = model->encoder(y).pow(2).mean();
+      loss.backward();
+      nn::utils::clip_grad_norm_(model->parameters(), 0.5);
+      optimizer->step();
+      return loss;
+    };
+    return program;
+  });
+}
+
+}  // namespace
+}  // namespace plimsoll
