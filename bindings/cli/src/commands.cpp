@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command.h"
+#include "schedule_command.h"
 #include "superneurons_command.h"
+#include "verify_command.h"
 
 namespace plimsoll::cli {
 
-void add_commands(Commands& commands) { commands.push_back(make_superneurons_command()); }
+void add_commands(Commands& commands) {
+  commands.push_back(make_schedule_command());
+  commands.push_back(make_verify_command());
+  commands.push_back(make_superneurons_command());
+}
 
 }  // namespace plimsoll::cli

@@ -148,6 +148,7 @@ Certificate make_certificate(const graph::Graph& graph, const OrderResult& resul
   certificate.lower_bound_bytes = result.lower_bound_bytes;
   if (result.proof == BoundProof::kExhausted) {
     certificate.kind = Certificate::Kind::kExhausted;
+    certificate.separators = result.separators;
   } else if (result.bound_op.valid()) {
     // The trivial bound of an op is at most its cut.
     certificate.kind = Certificate::Kind::kCut;
