@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/layout/search.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace plimsoll::plan::layout_detail {
+namespace {
+
+constexpr std::int64_t kInfinity = std::numeric_limits<std::int64_t>::max() / 4;
+constexpr std::int64_t kWasPlaced = -1;
+constexpr std::size_t kFewestSeen = std::size_t{1} << 10;
+constexpr std::size_t kMostSeen = std::size_t{1} << 20;
+
+// What a state's key is put together from; apart, so that a level cannot cancel an item.
+enum class KeyKind : std::uint64_t { kItem = 1, kLevel = 2, kRange = 3, kTarget = 4 };
+
+std::uint64_t mix(KeyKind kind, std::uint64_t x) {
+  x += static_cast<std::uint64_t>(kind) * 0x9e3779b97f4a7c15ULL;
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93ULL;
+  x ^= x >> 32;
+  x *= 0xd6e8feb86659fd93ULL;
+  x ^= x >> 32;
+  return x;
+}
+
+}  // namespace
+
+std::int64_t SectionSearch::count_pairs(const Instance& instance) {
+  // Pairs of pieces, from how many are open when each one begins; a bound from above with gaps.
+  std::vector<std::int64_t> begins(static_cast<std::size_t>(instance.sections) + 1, 0);
+  std::vector<std::int64_t> ends(static_cast<std::size_t>(instance.sections) + 1, 0);
+  for (const Piece& p : instance.pieces) {
+    ++begins[static_cast<std::size_t>(p.first)];
+    ++ends[static_cast<std::size_t>(p.last)];
+  }
+  std::int64_t open = 0;
+  std::int64_t pairs = 0;
+  for (std::size_t s = 0; s < begins.size(); ++s) {
+    open -= ends[s];
+    pairs += begins[s] * open + begins[s] * (begins[s] - 1) / 2;
+    open += begins[s];
+  }
+  return pairs;
+}
+
+SectionSearch::SectionSearch(const Instance& instance, const LayoutSearchRules& rules)
+    : instance_(instance), rules_(rules) {
+  const std::size_t n = instance.items.size();
+  const auto sections = static_cast<std::size_t>(instance.sections);
+  // A window lets one item stand under another's overhang, which no order of stacking reaches.
+  complete_ = !instance.has_windows;
+  section_begin_.assign(sections + 1, 0);
+  for (const Piece& p : instance.pieces) {
+    for (std::int32_t s = p.first; s < p.last; ++s)
+      ++section_begin_[static_cast<std::size_t>(s) + 1];
+  }
+  for (std::size_t s = 0; s < sections; ++s) section_begin_[s + 1] += section_begin_[s];
+  section_items_.resize(static_cast<std::size_t>(section_begin_[sections]));
+  std::vector<std::int32_t> fill(section_begin_.begin(), section_begin_.end() - 1);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (const Piece& p : instance.pieces_of(i)) {
+      for (std::int32_t s = p.first; s < p.last; ++s)
+        section_items_[static_cast<std::size_t>(fill[static_cast<std::size_t>(s)]++)] =
+            static_cast<std::int32_t>(i);
+    }
+  }
+  build_edges();
+  item_key_.resize(n);
+  first_section_.resize(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    item_key_[i] = mix(KeyKind::kItem, i);
+    first_section_[i] = instance.first_section(i);
+  }
+  // Twins: equal in everything a layout can see.
+  using Shape = std::vector<std::int64_t>;
+  std::map<Shape, std::int32_t> last;
+  twin_.assign(n, -1);
+  for (std::size_t i = 0; i < n; ++i) {
+    const Item& it = instance.items[i];
+    Shape shape{it.size, it.alignment, it.fixed};
+    for (const Piece& p : instance.pieces_of(i)) {
+      shape.push_back(p.first);
+      shape.push_back(p.last);
+      shape.push_back(p.low);
+      shape.push_back(p.high);
+    }
+    const auto [at, fresh] = last.try_emplace(std::move(shape), static_cast<std::int32_t>(i));
+    if (!fresh) twin_[i] = std::exchange(at->second, static_cast<std::int32_t>(i));
+  }
+  level_.resize(sections);
+  standing_.resize(sections);
+  left_.resize(sections);
+  count_.resize(sections);
+  crossing_.resize(sections);
+  lowest_.resize(n);
+  placed_.resize(n);
+  offset_.resize(n);
+  trail_.reserve(16 * (n + sections));
+  candidates_.reserve(n * 4);
+  if (rules.memory) seen_.assign(std::clamp(std::bit_ceil(n * n * 64), kFewestSeen, kMostSeen), 0);
+}
+
+void SectionSearch::build_edges() {
+  const std::size_t n = instance_.items.size();
+  std::vector<std::int32_t> mark(n, -1);
+  std::vector<std::size_t> slot(n, 0);
+  edge_begin_.assign(n + 1, 0);
+  for (std::size_t i = 0; i < n; ++i) {
+    edge_begin_[i] = static_cast<std::int32_t>(edges_.size());
+    mark[i] = static_cast<std::int32_t>(i);
+    for (const Piece& p : instance_.pieces_of(i)) {
+      for (std::int32_t s = p.first; s < p.last; ++s) {
+        for (std::int32_t k = section_begin_[static_cast<std::size_t>(s)];
+             k < section_begin_[static_cast<std::size_t>(s) + 1]; ++k) {
+          const std::int32_t other = section_items_[static_cast<std::size_t>(k)];
+          const auto o = static_cast<std::size_t>(other);
+          if (o == i) continue;
+          std::int64_t low = 0;
+          for (const Piece& q : instance_.pieces_of(o)) {
+            if (q.first <= s && s < q.last) low = q.low;
+          }
+          const std::int64_t lift = p.high - low;
+          if (mark[o] != static_cast<std::int32_t>(i)) {
+            mark[o] = static_cast<std::int32_t>(i);
+            slot[o] = edges_.size();
+            edges_.push_back({other, lift});
+          } else {
+            edges_[slot[o]].lift = std::max(edges_[slot[o]].lift, lift);
+          }
+        }
+      }
+    }
+  }
+  edge_begin_[n] = static_cast<std::int32_t>(edges_.size());
+}
+
+void SectionSearch::reset(std::int64_t target) {
+  target_ = target;
+  trail_.clear();
+  candidates_.clear();
+  std::fill(left_.begin(), left_.end(), 0);
+  std::fill(count_.begin(), count_.end(), 0);
+  std::fill(crossing_.begin(), crossing_.end(), 0);
+  std::fill(placed_.begin(), placed_.end(), 0);
+  for (std::size_t i = 0; i < instance_.items.size(); ++i) {
+    lowest_[i] = std::max<std::int64_t>(0, instance_.items[i].fixed);
+    for (const Piece& p : instance_.pieces_of(i)) {
+      for (std::int32_t s = p.first; s < p.last; ++s) {
+        left_[static_cast<std::size_t>(s)] += p.high - p.low;
+        ++count_[static_cast<std::size_t>(s)];
+        if (s + 1 < p.last) ++crossing_[static_cast<std::size_t>(s)];
+      }
+    }
+  }
+}
+
+SearchOutcome SectionSearch::run(std::int64_t target, const SearchVariant& variant,
+                                 std::int64_t limit, const StopCheck& stop) {
+  variant_ = &variant;
+  stop_ = &stop;
+  nodes_ = 0;
+  limit_ = limit;
+  was_stopped_ = false;
+  // What failed in an earlier run for this target is remembered, and so must be what it refused.
+  next_target_ = refused_.try_emplace(target, kInfinity).first->second;
+  const SearchOutcome outcome = run_from_empty(target);
+  refused_[target] = next_target_;
+  if (outcome == SearchOutcome::kExhausted && !complete_) return SearchOutcome::kLimit;
+  return outcome;
+}
+
+SearchOutcome SectionSearch::run_from_empty(std::int64_t target) {
+  reset(target);
+  for (std::size_t s = 0; s < left_.size(); ++s) {
+    if (left_[s] > target && !refuse(left_[s])) return SearchOutcome::kExhausted;
+  }
+  for (std::size_t i = 0; i < lowest_.size(); ++i) {
+    if (lowest_[i] + instance_.items[i].size > target &&
+        !refuse(lowest_[i] + instance_.items[i].size))
+      return SearchOutcome::kExhausted;
+  }
+  return solve(0, instance_.sections);
+}
+
+// Notes that a branch needed `height`; always false, for `return refuse(...)`.
+bool SectionSearch::refuse(std::int64_t height) {
+  next_target_ = std::min(next_target_, height);
+  return false;
+}
+
+// Raises an item's lowest offset, if it is lower.
+bool SectionSearch::lift(std::int32_t item, std::int64_t level) {
+  const auto i = static_cast<std::size_t>(item);
+  if (lowest_[i] >= level) return true;
+  const Item& it = instance_.items[i];
+  if (it.fixed >= 0) return false;  // built over: no height helps
+  level = round_up(level, it.alignment);
+  trail_.push_back({item, lowest_[i]});
+  lowest_[i] = level;
+  return level + it.size <= target_ || refuse(level + it.size);
+}
+
+// Wastes a section up to `level`.
+bool SectionSearch::raise(std::int32_t section, std::int64_t level) {
+  const auto s = static_cast<std::size_t>(section);
+  for (std::int32_t k = section_begin_[s]; k < section_begin_[s + 1]; ++k) {
+    const std::int32_t item = section_items_[static_cast<std::size_t>(k)];
+    if (!placed_[static_cast<std::size_t>(item)] && !lift(item, level)) return false;
+  }
+  return true;
+}
+
+// Places an item at its lowest offset.
+bool SectionSearch::place(std::int32_t item) {
+  const auto i = static_cast<std::size_t>(item);
+  const std::int64_t at = lowest_[i];
+  offset_[i] = at;
+  placed_[i] = 1;
+  trail_.push_back({item, kWasPlaced});
+  std::int64_t tallest = at + instance_.items[i].size;
+  for (const Piece& p : instance_.pieces_of(i)) {
+    for (std::int32_t s = p.first; s < p.last; ++s) {
+      const auto u = static_cast<std::size_t>(s);
+      left_[u] -= p.high - p.low;
+      --count_[u];
+      if (s + 1 < p.last) --crossing_[u];
+      if (!instance_.has_windows) tallest = std::max(tallest, at + p.high + left_[u]);
+    }
+  }
+  if (tallest > target_) return refuse(tallest);
+  for (std::int32_t e = edge_begin_[i]; e < edge_begin_[i + 1]; ++e) {
+    const Edge& edge = edges_[static_cast<std::size_t>(e)];
+    if (!placed_[static_cast<std::size_t>(edge.other)] && !lift(edge.other, at + edge.lift))
+      return false;
+  }
+  return true;
+}
+
+void SectionSearch::undo(std::size_t mark) {
+  while (trail_.size() > mark) {
+    const Trail t = trail_.back();
+    trail_.pop_back();
+    const auto i = static_cast<std::size_t>(t.item);
+    if (t.old_lowest != kWasPlaced) {
+      lowest_[i] = t.old_lowest;
+      continue;
+    }
+    placed_[i] = 0;
+    for (const Piece& p : instance_.pieces_of(i)) {
+      for (std::int32_t s = p.first; s < p.last; ++s) {
+        const auto u = static_cast<std::size_t>(s);
+        left_[u] += p.high - p.low;
+        ++count_[u];
+        if (s + 1 < p.last) ++crossing_[u];
+      }
+    }
+  }
+}
+
+// Computes each section's level, which no item left in it can undercut, and the state's key: the
+// items left and the levels say it all, except where alignments or windows take part.
+bool SectionSearch::infer(std::int32_t first, std::int32_t last, std::uint64_t& key) {
+  const bool key_needs_lowest = instance_.has_windows || instance_.has_alignment;
+  key = mix(KeyKind::kRange,
+            static_cast<std::uint64_t>(first) << 32 | static_cast<std::uint32_t>(last)) ^
+        mix(KeyKind::kTarget, static_cast<std::uint64_t>(target_));
+  for (std::int32_t s = first; s < last; ++s) {
+    const auto u = static_cast<std::size_t>(s);
+    if (count_[u] == 0) continue;
+    if (rules_.hatless && count_[u] == 1) {
+      const std::int32_t item = only_item_of(s);
+      if (is_alone(item)) {  // nothing has to stand on it: no choice
+        if (!place(item)) return false;
+        continue;
+      }
+    }
+    std::int64_t level = kInfinity;
+    std::int32_t standing = 0;
+    for (std::int32_t k = section_begin_[u]; k < section_begin_[u + 1]; ++k) {
+      const auto i = static_cast<std::size_t>(section_items_[static_cast<std::size_t>(k)]);
+      if (placed_[i]) continue;
+      if (lowest_[i] < level) {
+        level = lowest_[i];
+        standing = 0;
+      }
+      standing += lowest_[i] == level ? 1 : 0;
+      if (first_section_[i] == s) {
+        key ^= key_needs_lowest
+                   ? mix(KeyKind::kItem, item_key_[i] + static_cast<std::uint64_t>(lowest_[i]))
+                   : item_key_[i];
+      }
+    }
+    level_[u] = level;
+    standing_[u] = standing;
+    if (rules_.section_inference && level + left_[u] > target_) return refuse(level + left_[u]);
+    // An odd multiple of the level, so that level and section cannot stand in for one another.
+    key ^= mix(KeyKind::kLevel, static_cast<std::uint64_t>(level) * 0xda942042e4dd58b5ULL +
+                                    static_cast<std::uint64_t>(s));
+  }
+  return true;
+}
+
+// Two states share a key with a chance of 2^-64 a pair; that is the only way to a wrong proof.
+bool SectionSearch::remembers(std::uint64_t key) const {
+  return rules_.memory && key != 0 && seen_[key & (seen_.size() - 1)] == key;
+}
+
+void SectionSearch::remember(std::uint64_t key) {
+  if (rules_.memory) seen_[key & (seen_.size() - 1)] = key;
+}
+
+SearchOutcome SectionSearch::solve(std::int32_t first, std::int32_t last) {
+  while (first < last && count_[static_cast<std::size_t>(first)] == 0) ++first;
+  while (first < last && count_[static_cast<std::size_t>(last) - 1] == 0) --last;
+  if (first == last) return SearchOutcome::kFound;
+  if (++nodes_ > limit_) return SearchOutcome::kLimit;
+  if ((nodes_ & 4095) == 0 && *stop_ && (*stop_)()) {
+    was_stopped_ = true;
+    return SearchOutcome::kLimit;
+  }
+  const std::size_t mark = trail_.size();
+  std::uint64_t key = 0;
+  if (!infer(first, last, key) || remembers(key)) {
+    undo(mark);
+    return SearchOutcome::kExhausted;
+  }
+  const SearchOutcome outcome = solve_parts(first, last);
+  if (outcome == SearchOutcome::kExhausted) {
+    remember(key);
+    undo(mark);
+  }
+  return outcome;
+}
+
+// Solves what empty cuts separate one after the other; a failure of one is a failure of all.
+SearchOutcome SectionSearch::solve_parts(std::int32_t first, std::int32_t last) {
+  if (rules_.decomposition && !instance_.has_gaps) {
+    std::int32_t begin = first;
+    for (std::int32_t s = first; s + 1 < last; ++s) {
+      if (crossing_[static_cast<std::size_t>(s)] != 0) continue;
+      const SearchOutcome outcome = solve(begin, s + 1);
+      if (outcome != SearchOutcome::kFound) return outcome;
+      begin = s + 1;
+    }
+    if (begin != first) return solve(begin, last);
+  }
+  const std::int32_t section = choose(first, last);
+  return section < 0 ? SearchOutcome::kFound : branch(first, last, section);
+}
+
+// The section to branch on. With gaps only the lowest level will do: there alone what stands on the
+// floor leaves no room below itself.
+std::int32_t SectionSearch::choose(std::int32_t first, std::int32_t last) const {
+  std::int64_t lowest = kInfinity;
+  for (std::int32_t s = first; s < last; ++s) {
+    if (count_[static_cast<std::size_t>(s)] != 0)
+      lowest = std::min(lowest, level_[static_cast<std::size_t>(s)]);
+  }
+  const auto level_at = [&](std::int32_t s) {
+    return s < first || s >= last || count_[static_cast<std::size_t>(s)] == 0
+               ? kInfinity
+               : level_[static_cast<std::size_t>(s)];
+  };
+  const bool lowest_only = instance_.has_gaps || instance_.has_windows || !rules_.fail_first;
+  Choice best;
+  for (std::int32_t begin = first; begin < last;) {
+    const std::int64_t level = level_at(begin);
+    std::int32_t end = begin + 1;
+    while (end < last && level_at(end) == level) ++end;
+    const bool is_valley = level < level_at(begin - 1) && level < level_at(end);
+    if (level != kInfinity && (lowest_only ? level == lowest : is_valley))
+      weigh_valley(begin, end, best);
+    begin = end;
+  }
+  return best.section;
+}
+
+void SectionSearch::weigh_valley(std::int32_t first, std::int32_t last, Choice& best) const {
+  for (std::int32_t s = first; s < last; ++s) {
+    const auto u = static_cast<std::size_t>(s);
+    const std::int64_t budget = target_ - level_[u] - left_[u];
+    const std::int64_t choices = standing_[u] + (budget > 0 ? 1 : 0);
+    std::int64_t score = choices;
+    std::int64_t second = budget;
+    if (!rules_.fail_first) {
+      score = second = 0;  // the first one
+    } else if (variant_->section_choice == 1) {
+      score = level_[u];
+      second = choices;
+    } else if (variant_->section_choice == 2) {
+      score = budget;
+      second = choices;
+    }
+    if (best.section < 0 || score < best.score ||
+        (score == best.score && second < best.second_score))
+      best = {s, score, second};
+  }
+}
+
+bool SectionSearch::stands_in(std::int32_t item, std::int32_t section) const {
+  for (const Piece& p : instance_.pieces_of(static_cast<std::size_t>(item))) {
+    if (p.first <= section && section < p.last) return true;
+  }
+  return false;
+}
+
+// The lowest level at which something can stand in `section` if nothing stands on its floor. What
+// stood on the floor must then rest on an item that does not reach into the section: were it to
+// reach in, it would be lower there.
+std::int64_t SectionSearch::waste_level(std::int32_t section) {
+  const auto u = static_cast<std::size_t>(section);
+  std::int64_t result = kInfinity;
+  for (std::int32_t k = section_begin_[u]; k < section_begin_[u + 1]; ++k) {
+    const std::int32_t item = section_items_[static_cast<std::size_t>(k)];
+    const auto i = static_cast<std::size_t>(item);
+    if (placed_[i]) continue;
+    if (lowest_[i] > level_[u]) {
+      result = std::min(result, lowest_[i]);
+      continue;
+    }
+    if (instance_.items[i].fixed >= 0) continue;
+    for (std::int32_t e = edge_begin_[i]; e < edge_begin_[i + 1]; ++e) {
+      const Edge& edge = edges_[static_cast<std::size_t>(e)];
+      const auto o = static_cast<std::size_t>(edge.other);
+      if (placed_[o] || stands_in(edge.other, section)) continue;
+      const std::int64_t rest = lowest_[o] + (instance_.has_windows ? 1 : instance_.items[o].size);
+      result = std::min(result, round_up(rest, instance_.items[i].alignment));
+    }
+  }
+  return result;
+}
+
+std::int32_t SectionSearch::only_item_of(std::int32_t section) const {
+  std::int32_t k = section_begin_[static_cast<std::size_t>(section)];
+  while (placed_[static_cast<std::size_t>(section_items_[static_cast<std::size_t>(k)])]) ++k;
+  return section_items_[static_cast<std::size_t>(k)];
+}
+
+bool SectionSearch::is_alone(std::int32_t item) const {
+  for (const Piece& p : instance_.pieces_of(static_cast<std::size_t>(item))) {
+    for (std::int32_t s = p.first; s < p.last; ++s) {
+      if (count_[static_cast<std::size_t>(s)] != 1) return false;
+    }
+  }
+  return true;
+}
+
+SearchOutcome SectionSearch::descend(std::int32_t first, std::int32_t last, std::size_t mark) {
+  const SearchOutcome outcome = solve(first, last);
+  if (outcome == SearchOutcome::kExhausted) undo(mark);
+  return outcome;
+}
+
+SearchOutcome SectionSearch::branch(std::int32_t first, std::int32_t last, std::int32_t section) {
+  const auto u = static_cast<std::size_t>(section);
+  const std::size_t base = candidates_.size();
+  const std::size_t mark = trail_.size();
+  for (std::int32_t k = section_begin_[u]; k < section_begin_[u + 1]; ++k) {
+    const std::int32_t item = section_items_[static_cast<std::size_t>(k)];
+    const auto i = static_cast<std::size_t>(item);
+    if (placed_[i] || lowest_[i] != level_[u]) continue;
+    if (rules_.dominance && twin_[i] >= 0 && !placed_[static_cast<std::size_t>(twin_[i])]) continue;
+    candidates_.push_back(item);
+  }
+  const auto& rank = variant_->rank;
+  std::sort(candidates_.begin() + static_cast<std::ptrdiff_t>(base), candidates_.end(),
+            [&](std::int32_t a, std::int32_t b) {
+              return rank[static_cast<std::size_t>(a)] < rank[static_cast<std::size_t>(b)];
+            });
+  std::int64_t waste = waste_level(section);
+  if (waste != kInfinity && waste + left_[u] > target_) {
+    refuse(waste + left_[u]);
+    waste = kInfinity;
+  }
+  SearchOutcome outcome = SearchOutcome::kExhausted;
+  const auto try_waste = [&] {
+    if (waste == kInfinity || outcome != SearchOutcome::kExhausted) return;
+    if (raise(section, waste)) {
+      outcome = descend(first, last, mark);
+    } else {
+      undo(mark);
+    }
+  };
+  if (variant_->waste_first) try_waste();
+  const std::size_t end = candidates_.size();
+  for (std::size_t c = base; c < end && outcome == SearchOutcome::kExhausted; ++c) {
+    if (place(candidates_[c])) {
+      outcome = descend(first, last, mark);
+    } else {
+      undo(mark);
+    }
+  }
+  if (!variant_->waste_first) try_waste();
+  candidates_.resize(base);
+  return outcome;
+}
+
+}  // namespace plimsoll::plan::layout_detail
