@@ -9,6 +9,7 @@ namespace {
 constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
 constexpr std::size_t kLongestChain = 96;
 constexpr std::size_t kWidestChain = 8;
+constexpr std::size_t kLargestLateCommit = 160;
 constexpr std::int64_t kStatesPerStopCheck = 64;
 }  // namespace
 
@@ -19,6 +20,7 @@ BudgetSearch::BudgetSearch(const Problem& problem, const SearchRules& rules,
       stopper_(stopper),
       state_(problem),
       table_(table_bytes),
+      late_commit_(problem),
       held_(problem.op_count(), 0) {}
 
 // Runs what was touched and must not wait. Returns whether anything ran.
@@ -117,7 +119,7 @@ void BudgetSearch::hold_tail() {
     for (const std::int32_t v : problem_.operands[op]) {
       if (problem_.kept[v] != 0 || held_readers[v] != 0) continue;
       net -= problem_.bytes[v];
-      if (problem_.overwrites[op] == v) rise -= problem_.bytes[v];
+      if (problem_.is_overwritten(v, op)) rise -= problem_.bytes[v];
     }
     if (net < 0 || level - net + rise > budget_) return;
     held_[op] = 1;
@@ -143,6 +145,32 @@ void BudgetSearch::hold_tail() {
   }
 }
 
+// Looks back from the present state to the frames that it cannot be worse than, and drops what
+// they had left to try.
+void BudgetSearch::commit_late() {
+  const std::int64_t level = state_.level();
+  std::size_t first = frames_.size();
+  bool has_choice = false;
+  while (first > 0) {
+    const Frame& frame = frames_[first - 1];
+    const std::size_t end = first < frames_.size() ? frames_[first].first : children_.size();
+    if (frame.level < level || state_.executed_count() - frame.executed > kLargestLateCommit) break;
+    has_choice = has_choice || frame.next < end;
+    --first;
+  }
+  for (int tries = 0; has_choice && first < frames_.size() && tries < 3; ++tries) {
+    if (late_commit_.is_minimum(state_, frames_[first].executed)) {
+      for (std::size_t i = first; i < frames_.size(); ++i) {
+        const std::size_t end = i + 1 < frames_.size() ? frames_[i + 1].first : children_.size();
+        frames_[i].next = end;
+        frames_[i].bound = kHuge;
+      }
+      return;
+    }
+    first += (frames_.size() - first + 1) / 2;
+  }
+}
+
 // Makes a frame of the current state, its children by (net, rise, index).
 void BudgetSearch::open_frame() {
   ++states_;
@@ -150,6 +178,7 @@ void BudgetSearch::open_frame() {
   frame.executed = state_.executed_count();
   frame.first = frame.next = children_.size();
   frame.bound = kHuge;
+  frame.level = state_.level();
   frame.key = state_.key();
   for (const std::int32_t op : state_.ready()) {
     if (held_[op] != 0) continue;
@@ -204,7 +233,7 @@ Attempt BudgetSearch::attempt(std::int64_t budget, std::int64_t work) {
   while (!frames_.empty()) {
     Frame& frame = frames_.back();
     state_.undo_to(frame.executed);
-    if (frame.next == children_.size()) {
+    if (frame.next >= children_.size()) {
       result.bound = frame.bound;
       close_frame();
       continue;
@@ -222,6 +251,7 @@ Attempt BudgetSearch::attempt(std::int64_t budget, std::int64_t work) {
         continue;
       }
     }
+    if (rules_.late_commits) commit_late();
     open_frame();
   }
   result.outcome = Attempt::Outcome::kImpossible;

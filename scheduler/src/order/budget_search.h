@@ -10,6 +10,7 @@
 #include "plimsoll/order/solve.h"
 
 #include "bound_table.h"
+#include "late_commit.h"
 #include "state.h"
 #include "stop.h"
 
@@ -33,6 +34,8 @@ struct Attempt {
 //   the only one that does (or has net <= 0), once the level is back at S's. By submodularity every
 //   order from S stays within B when X is moved to its front, because level(S|X) <= level(S|Y) for
 //   each down-closed Y inside X.
+// - late commit: the same for any X, once it has been run: a min cut (late_commit.h) shows that
+//   level(S|X) is the least, and what was left to try between the two states is dropped.
 // - backward commit: the mirror image, found once per budget from the end.
 // - known bounds: a state's bound is the least over its children of the run level or the child's
 //   bound; it holds at every budget.
@@ -52,6 +55,7 @@ class BudgetSearch {
     std::size_t first = 0;     // its children in children_
     std::size_t next = 0;
     std::int64_t bound = 0;
+    std::int64_t level = 0;
     StateKey key;
   };
 
@@ -60,6 +64,7 @@ class BudgetSearch {
   bool commit_touched();
   bool try_chain(std::int32_t op);
   bool extend_chain();
+  void commit_late();
   void open_frame();
   bool fits(std::int32_t op) const { return state_.level() + state_.rise(op) <= budget_; }
   bool finished() const { return state_.executed_count() + tail_.size() == held_.size(); }
@@ -71,6 +76,7 @@ class BudgetSearch {
   Stopper& stopper_;
   State state_;
   BoundTable table_;
+  LateCommit late_commit_;
   std::int64_t budget_ = 0;
   std::int64_t states_ = 0;
   std::vector<Frame> frames_;

@@ -72,7 +72,7 @@ class CutNetwork {
       const bool born = births.empty() || own || std::any_of(births.begin(), births.end(), ran);
       const auto readers = problem_.readers[v];
       const bool waits = std::any_of(readers.begin(), readers.end(), [&](std::int32_t r) {
-        return r == op_ ? problem_.overwrites[r] != v : !ran(r);
+        return r == op_ ? !problem_.is_overwritten(v, r) : !ran(r);
       });
       if (born && (own || problem_.kept[v] != 0 || waits)) list.push_back(v);
     }
@@ -99,7 +99,8 @@ class CutNetwork {
     Ends ends;
     ends.sure = problem_.kept[v] != 0;
     for (const std::int32_t r : problem_.readers[v]) {
-      if (place_[r] == Place::kAfter || (r == op_ && problem_.overwrites[r] != v)) ends.sure = true;
+      if (place_[r] == Place::kAfter || (r == op_ && !problem_.is_overwritten(v, r)))
+        ends.sure = true;
       if (place_[r] == Place::kFree) ends.free.push_back(r);
     }
     return ends;

@@ -45,13 +45,13 @@ Problem make_problem(const graph::Graph& graph) {
     if (!graph.live_at_end(s)) add_reads(graph, s, input);
   }
   input.extra.reserve(graph.op_count());
-  input.overwrites.reserve(graph.op_count());
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
     const OpId o(i);
     for (const OpId p : graph.predecessors(o)) input.precedence.emplace_back(p.value(), o.value());
     input.extra.push_back(graph.workspace_bytes(o));
     const StorageId over = graph.inplace_storage(o);
-    input.overwrites.push_back(over.valid() && !graph.live_at_end(over) ? over.value() : -1);
+    if (over.valid() && !graph.live_at_end(over))
+      input.overwrites.emplace_back(o.value(), over.value());
   }
   input.program.reserve(graph.op_count());
   for (const OpId o : graph.program_order()) input.program.push_back(o.value());

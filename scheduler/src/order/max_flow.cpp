@@ -16,27 +16,27 @@ void MaxFlow::index_arcs() {
     ++first_[arc.to + 1];
   }
   for (std::int32_t n = 0; n < nodes_; ++n) first_[n + 1] += first_[n];
-  std::vector<std::int32_t> next(first_.begin(), first_.end() - 1);
+  next_.assign(first_.begin(), first_.end() - 1);
   arcs_.resize(added_.size() * 2);
   for (const Arc& arc : added_) {
-    const std::int32_t forward = next[arc.reverse]++;
-    const std::int32_t backward = next[arc.to]++;
+    const std::int32_t forward = next_[arc.reverse]++;
+    const std::int32_t backward = next_[arc.to]++;
     arcs_[forward] = {arc.to, backward, arc.room};
     arcs_[backward] = {arc.reverse, forward, 0};
   }
-  std::vector<Arc>().swap(added_);
+  added_.clear();
 }
 
 bool MaxFlow::measure_distances() {
   distance_.assign(nodes_, -1);
-  std::vector<std::int32_t> queue = {source()};
+  queue_.assign(1, source());
   distance_[source()] = 0;
-  for (std::size_t i = 0; i < queue.size(); ++i) {
-    const std::int32_t n = queue[i];
+  for (std::size_t i = 0; i < queue_.size(); ++i) {
+    const std::int32_t n = queue_[i];
     for (std::int32_t a = first_[n]; a < first_[n + 1]; ++a) {
       if (arcs_[a].room == 0 || distance_[arcs_[a].to] >= 0) continue;
       distance_[arcs_[a].to] = distance_[n] + 1;
-      queue.push_back(arcs_[a].to);
+      queue_.push_back(arcs_[a].to);
     }
   }
   return distance_[sink()] >= 0;

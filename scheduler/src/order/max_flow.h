@@ -19,6 +19,12 @@ class MaxFlow {
   static constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max() / 4;
 
   MaxFlow() : nodes_(2) {}
+  // Back to two nodes and no arc; keeps its memory.
+  void clear() {
+    nodes_ = 2;
+    added_.clear();
+    value_ = 0;
+  }
   std::int32_t source() const { return 0; }
   std::int32_t sink() const { return 1; }
   std::int32_t add_node() { return nodes_++; }
@@ -42,12 +48,13 @@ class MaxFlow {
   std::int64_t push_path();
 
   std::int32_t nodes_;
-  std::vector<Arc> added_;              // as given; `reverse` holds where it comes from
-  std::vector<Arc> arcs_;               // by tail
-  std::vector<std::int32_t> first_;     // per node, into arcs_
-  std::vector<std::int32_t> current_;   // the next arc to try
-  std::vector<std::int32_t> distance_;  // from the source; -1: not reached
-  std::vector<std::int32_t> path_;      // arcs of the path that push_path follows
+  std::vector<Arc> added_;                  // as given; `reverse` holds where it comes from
+  std::vector<Arc> arcs_;                   // by tail
+  std::vector<std::int32_t> first_;         // per node, into arcs_
+  std::vector<std::int32_t> current_;       // the next arc to try
+  std::vector<std::int32_t> distance_;      // from the source; -1: not reached
+  std::vector<std::int32_t> next_, queue_;  // scratch
+  std::vector<std::int32_t> path_;          // arcs of the path that push_path follows
   std::int64_t value_ = 0;
 };
 

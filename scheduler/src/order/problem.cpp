@@ -36,9 +36,6 @@ void check_input(const ProblemInput& input) {
   if (!input.extra.empty() && input.extra.size() != ops)
     throw InvalidArgument(
         fmt::format("extra: {} entries for {} operators", input.extra.size(), ops));
-  if (!input.overwrites.empty() && input.overwrites.size() != ops)
-    throw InvalidArgument(
-        fmt::format("overwrites: {} entries for {} operators", input.overwrites.size(), ops));
   std::int64_t sum = input.base_bytes;
   for (std::int32_t v = 0; v < storages; ++v) {
     const Storage& storage = input.storages[v];
@@ -58,6 +55,10 @@ void check_input(const ProblemInput& input) {
   for (const auto& [v, op] : input.births) {
     check_index(v, storages, "storage", "births");
     check_index(op, input.ops, "operator", "births");
+  }
+  for (const auto& [op, v] : input.overwrites) {
+    check_index(op, input.ops, "operator", "overwrites");
+    check_index(v, storages, "storage", "overwrites");
   }
   for (const auto& [from, to] : input.precedence) {
     check_index(from, input.ops, "operator", "precedence");
@@ -174,17 +175,14 @@ Problem build_problem(ProblemInput input) {
   Pairs().swap(input.precedence);
   problem.before = problem.after.transposed(ops);
   problem.extra = input.extra.empty() ? std::vector<std::int64_t>(ops, 0) : std::move(input.extra);
-  problem.overwrites =
-      input.overwrites.empty() ? std::vector<std::int32_t>(ops, -1) : std::move(input.overwrites);
-  for (std::size_t o = 0; o < ops; ++o) {
-    const std::int32_t v = problem.overwrites[o];
-    if (v < 0) continue;
-    check_index(v, static_cast<std::int32_t>(storages), "storage", "overwrites");
-    const auto row = problem.operands[static_cast<std::int32_t>(o)];
+  sort_unique(input.overwrites);
+  for (const auto& [op, v] : input.overwrites) {
+    const auto row = problem.operands[op];
     if (!std::binary_search(row.begin(), row.end(), v))
       throw InvalidArgument(
-          fmt::format("operator {} overwrites storage {}, which it does not read", o, v));
+          fmt::format("operator {} overwrites storage {}, which it does not read", op, v));
   }
+  problem.overwrites = Rows(ops, input.overwrites);
   check_acyclic(problem);
   problem.program = input.program.empty() ? smallest_order(problem) : std::move(input.program);
   if (!is_topological(problem, problem.program))
@@ -221,7 +219,7 @@ Profile profile(const Problem& problem, std::span<const std::int32_t> order) {
       const auto i = static_cast<std::size_t>(v);
       if (--left[i] > 0 || problem.kept[i] != 0) continue;
       rest -= problem.bytes[i];
-      if (problem.overwrites[o] == v) run -= problem.bytes[i];
+      if (problem.is_overwritten(v, o)) run -= problem.bytes[i];
     }
     if (run > result.peak) {
       result.peak = run;

@@ -6,6 +6,7 @@
 
 #include "plimsoll/order/fusion.h"
 
+#include "diagnose.h"
 #include "heuristics.h"
 #include "segment.h"
 #include "window.h"
@@ -40,6 +41,7 @@ class Search {
       work_on(*worst);
     }
     assemble();
+    diagnose(problem_, suspects_, stopper_, result_);
   }
 
  private:
@@ -155,6 +157,7 @@ class Search {
   }
 
   void take_bound(const Stretch& stretch) {
+    if (stretch.bound <= result_.lower_bound_bytes) return;
     result_.lower_bound_bytes = stretch.bound;
     result_.proof = Proof::kResident;
     std::int32_t op = -1;
@@ -164,12 +167,9 @@ class Search {
     } else if (stretch.end - stretch.begin == 1) {
       op = 0;
     }
-    if (op >= 0) bound_op_fused_ = orders_[0].order[stretch.begin + op];
-    if (bound_op_fused_ >= 0) {
-      const auto members = fused_.members[bound_op_fused_];
-      result_.bound_op = members[0];
-      bound_members_.assign(members.begin(), members.end());
-    }
+    if (op < 0) return;
+    const auto members = fused_.members[orders_[0].order[stretch.begin + op]];
+    suspects_.assign(members.begin(), members.end());
   }
 
   const Problem& problem_;
@@ -179,8 +179,7 @@ class Search {
   Fused fused_;
   std::vector<Timeline> orders_;
   std::vector<Stretch> stretches_;
-  std::int32_t bound_op_fused_ = -1;
-  std::vector<std::int32_t> bound_members_;
+  std::vector<std::int32_t> suspects_;  // members of the operator whose cut is the bound
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "plimsoll/order/cut.h"
 
+#include "resident_bound.h"
 #include "window.h"
 
 namespace plimsoll::order {
@@ -26,7 +27,8 @@ Segment::Segment(Problem problem, std::vector<std::vector<std::int32_t>> orders,
       least_run_(problem_.op_count(), std::numeric_limits<std::int64_t>::max()),
       peak_(std::numeric_limits<std::int64_t>::max()) {
   for (auto& order : orders) offer(std::move(order));
-  bound_by_operators();
+  const ResidentBound resident = resident_bound(problem_);
+  raise_bound(resident.bytes, Proof::kResident, resident.op);
 }
 
 // Keeps the order if it is better than the best so far.
@@ -45,25 +47,6 @@ void Segment::raise_bound(std::int64_t bound, Proof proof, std::int32_t op) {
   bound_ = std::min(bound, peak_);
   proof_ = proof;
   bound_op_ = op;
-}
-
-// What each operator touches, the start and the end.
-void Segment::bound_by_operators() {
-  std::int64_t throughout = problem_.base_bytes, start = throughout, end = throughout;
-  for (std::int32_t v = 0; v < problem_.storage_count(); ++v) {
-    if (problem_.kept[v] != 0) end += problem_.bytes[v];
-    if (problem_.from_start(v) && problem_.survives(v)) start += problem_.bytes[v];
-  }
-  raise_bound(start, Proof::kResident, -1);
-  raise_bound(end, Proof::kResident, -1);
-  for (std::int32_t o = 0; o < problem_.op_count(); ++o) {
-    std::int64_t bytes = throughout + problem_.extra[o];
-    for (const std::int32_t v : problem_.results[o])
-      if (problem_.births[v].size() == 1) bytes += problem_.bytes[v];
-    for (const std::int32_t v : problem_.operands[o])
-      if (problem_.overwrites[o] != v) bytes += problem_.bytes[v];
-    raise_bound(bytes, Proof::kResident, o);
-  }
 }
 
 void Segment::cut_at_peak(std::int64_t most_free_ops) {

@@ -39,7 +39,6 @@ class Segment {
  private:
   void offer(std::vector<std::int32_t> order);
   void raise_bound(std::int64_t bound, Proof proof, std::int32_t op);
-  void bound_by_operators();
   void cut_at_peak(std::int64_t most_free_ops);
   bool cut_everywhere(std::int64_t target);
   void search_budgets(std::int64_t work, std::int64_t target);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "heuristics.h"
+#include "resident_bound.h"
 #include "search.h"
 #include "stop.h"
 
@@ -38,6 +39,10 @@ Result solve(const Problem& problem, const Options& options) {
   Result result;
   take_order(problem, problem.program, result);
   result.program_peak_bytes = result.peak_bytes;
+  const ResidentBound resident = resident_bound(problem);
+  result.lower_bound_bytes = resident.bytes;
+  result.bound_op = resident.op;
+  result.proof = Proof::kResident;
   if (!stopper()) {
     if (options.algorithm == Algorithm::kSearch) run_search(problem, options, stopper, result);
     if (options.algorithm == Algorithm::kGreedy) {

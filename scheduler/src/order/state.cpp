@@ -11,6 +11,7 @@ State::State(const Problem& problem)
       net_(problem.op_count()),
       rise_(problem.extra),
       place_(problem.op_count(), -1),
+      executed_at_(problem.op_count(), -1),
       level_(problem.base_bytes) {
   for (std::int32_t o = 0; o < problem.op_count(); ++o) {
     for (const std::int32_t v : problem.results[o]) {
@@ -37,7 +38,7 @@ State::State(const Problem& problem)
 void State::add_last_reader(std::int32_t v, std::int64_t sign) {
   const std::int32_t last = left_xor_[v];
   net_[last] += sign * problem_.bytes[v];
-  if (problem_.overwrites[last] == v) rise_[last] += sign * problem_.bytes[v];
+  if (problem_.is_overwritten(v, last)) rise_[last] += sign * problem_.bytes[v];
 }
 
 // Storages that several operators may give birth to cost the others nothing once one has run.
@@ -65,6 +66,7 @@ void State::run(std::int32_t op) {
   place_[moved] = place;
   ready_.pop_back();
   place_[op] = -1;
+  executed_at_[op] = static_cast<std::int32_t>(trail_.size());
   trail_.push_back(op);
   trail_place_.push_back(place);
   level_ += net_[op];
@@ -108,6 +110,7 @@ void State::undo() {
   key_.second ^= mix_bits(bits);
   const std::int32_t place = trail_place_.back();
   trail_.pop_back();
+  executed_at_[op] = -1;
   trail_place_.pop_back();
   if (static_cast<std::size_t>(place) == ready_.size()) {
     ready_.push_back(op);

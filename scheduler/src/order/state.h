@@ -54,6 +54,9 @@ class State {
   std::size_t executed_count() const { return trail_.size(); }
   bool complete() const { return trail_.size() == net_.size(); }
   const std::vector<std::int32_t>& executed() const { return trail_; }
+  // How many operators had run before `op` did; -1: it has not.
+  std::int32_t executed_at(std::int32_t op) const { return executed_at_[op]; }
+  std::int32_t readers_left(std::int32_t v) const { return left_[v]; }
   StateKey key() const { return key_; }
   // How many operators run() and undo() have touched, neighbours included: a clock that repeats.
   std::int64_t work() const { return work_; }
@@ -75,6 +78,7 @@ class State {
   std::vector<std::int32_t> ready_;
   std::vector<std::int32_t> place_;  // in ready_, or -1
   std::vector<std::int32_t> trail_;  // executed, in order
+  std::vector<std::int32_t> executed_at_;
   std::vector<std::int32_t> trail_place_;
   std::vector<std::int32_t> touched_;
   std::int64_t level_ = 0;

@@ -70,10 +70,12 @@ Problem window_problem(const Problem& problem, const Timeline& timeline, std::in
     for (const std::int32_t s : problem.after[op])
       if (inside(s)) input.precedence.emplace_back(p - begin, timeline.position[s] - begin);
     input.extra.push_back(problem.extra[op]);
-    const std::int32_t v = problem.overwrites[op];
-    const auto found = std::lower_bound(storages.begin(), storages.end(), v);
-    const bool is_local = v >= 0 && found != storages.end() && *found == v;
-    input.overwrites.push_back(is_local ? static_cast<std::int32_t>(found - storages.begin()) : -1);
+    for (const std::int32_t v : problem.overwrites[op]) {
+      const auto found = std::lower_bound(storages.begin(), storages.end(), v);
+      if (found != storages.end() && *found == v)
+        input.overwrites.emplace_back(p - begin,
+                                      static_cast<std::int32_t>(found - storages.begin()));
+    }
     input.program.push_back(p - begin);
   }
   return build_problem(std::move(input));

@@ -67,8 +67,9 @@ struct ProblemInput {
   // Bytes above the results that the operator needs while it runs; empty means all zero. Negative
   // only for fused operators.
   std::vector<std::int64_t> extra;
-  // The storage that the operator may overwrite if it is the last to read it; empty: none.
-  std::vector<std::int32_t> overwrites;
+  // (operator, storage): a storage whose bytes the operator no longer needs while it runs, if it
+  // is the last to read it: one that it overwrites.
+  std::vector<std::pair<std::int32_t, std::int32_t>> overwrites;
   std::int64_t base_bytes = 0;  // added to every level: what lives throughout
   // The order that counts as the program's; empty: the smallest topological order.
   std::vector<std::int32_t> program;
@@ -83,14 +84,19 @@ struct Problem {
   Rows results;  // storages that an operator may give birth to
   Rows operands;
   std::vector<std::int64_t> extra;
-  std::vector<std::int32_t> overwrites;
-  Rows before;  // direct predecessors, ascending, each once
+  Rows overwrites;  // operands, ascending
+  Rows before;      // direct predecessors, ascending, each once
   Rows after;
   std::int64_t base_bytes = 0;
   std::vector<std::int32_t> program;  // a topological order
 
   std::int32_t op_count() const { return static_cast<std::int32_t>(extra.size()); }
   std::int32_t storage_count() const { return static_cast<std::int32_t>(bytes.size()); }
+  bool is_overwritten(std::int32_t v, std::int32_t op) const {
+    for (const std::int32_t w : overwrites[op])
+      if (w == v) return true;
+    return false;
+  }
   bool from_start(std::int32_t v) const { return births[v].empty(); }
   // Whether storage v needs bytes at rest once born.
   bool survives(std::int32_t v) const {
