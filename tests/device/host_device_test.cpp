@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plimsoll/device/host_device.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <vector>
@@ -49,7 +50,8 @@ TEST(HostDevice, SpreadsBlockingCopiesOverAGivenParallelFor) {
   HostDeviceOptions options;
   options.parallel_for = [&](std::int64_t count, const auto& body) {
     ++calls;
-    for (std::int64_t i = count; i-- > 0;) body(i, i + 1);
+    for (std::int64_t end = count; end > 0; end -= std::min<std::int64_t>(end, 77'777))
+      body(end - std::min<std::int64_t>(end, 77'777), end);
   };
   HostDevice device(options);
   auto* arena = static_cast<int*>(device.reserve(8 << 20));
@@ -71,6 +73,11 @@ TEST(HostDevice, CopiesWithItsOwnThreadsAndOverOverlaps) {
     EXPECT_TRUE(std::equal(source.begin(), source.end(), arena));
     device.copy_blocking(arena + 77, arena, bytes, CopyKind::kDeviceToDevice);
     EXPECT_TRUE(std::equal(source.begin(), source.end(), arena + 77));
+    // Overlaps longer than what one thread copies, both ways.
+    device.copy_blocking(arena + 300'000, arena + 77, bytes, CopyKind::kDeviceToDevice);
+    EXPECT_TRUE(std::equal(source.begin(), source.end(), arena + 300'000));
+    device.copy_blocking(arena + 100'001, arena + 300'000, bytes, CopyKind::kDeviceToDevice);
+    EXPECT_TRUE(std::equal(source.begin(), source.end(), arena + 100'001));
   }
 }
 

@@ -127,25 +127,30 @@ void HostDevice::copy_blocking(void* destination, const void* source, std::int64
   auto* to = static_cast<std::byte*>(destination);
   const auto* from = static_cast<const std::byte*>(source);
   const std::int64_t distance = to > from ? to - from : from - to;
-  if (bytes < options_.parallel_copy_bytes || distance < bytes) {
-    // Overlapping ranges move on one thread: the order of bytes matters there.
+  if (bytes < options_.parallel_copy_bytes || distance < options_.parallel_copy_bytes) {
     std::memmove(to, from, static_cast<std::size_t>(bytes));
     return;
   }
-  const std::int64_t piece = std::max<std::int64_t>(options_.parallel_copy_bytes / 4, 4096);
+  // Where the ranges overlap, pieces as long as the distance do not; their order keeps a source
+  // from being written before it is read.
+  for (std::int64_t done = 0; done < bytes; done += distance) {
+    const std::int64_t length = std::min(distance, bytes - done);
+    const std::int64_t place = to < from ? done : bytes - done - length;
+    copy_parallel(to + place, from + place, length);
+  }
+}
+
+void HostDevice::copy_parallel(std::byte* to, const std::byte* from, std::int64_t bytes) {
   const std::function<void(std::int64_t, std::int64_t)> body = [&](std::int64_t begin,
                                                                    std::int64_t end) {
-    const std::int64_t first = begin * piece;
-    const std::int64_t last = std::min(end * piece, bytes);
-    std::memcpy(to + first, from + first, static_cast<std::size_t>(last - first));
+    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
   };
-  const std::int64_t count = (bytes + piece - 1) / piece;
   if (options_.parallel_for) {
-    options_.parallel_for(count, body);
+    options_.parallel_for(bytes, body);
     return;
   }
   if (!workers_) workers_ = std::make_unique<Workers>(options_.threads - 1);
-  workers_->run(count, body);
+  workers_->run(bytes, body);
 }
 
 void HostDevice::fill(void* destination, std::int64_t bytes, std::uint8_t pattern) {

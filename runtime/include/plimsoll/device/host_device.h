@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,8 +15,9 @@
 
 namespace plimsoll::device {
 
-// Calls body(begin, end) for disjoint ranges that cover [0, count), from any threads, and returns
-// when all have returned. at::parallel_for has this shape once its grain is bound.
+// Calls body(begin, end) for disjoint ranges that cover [0, count) bytes, from any threads, and
+// returns when all have returned. at::parallel_for has this shape once its grain, in bytes, is
+// bound.
 using ParallelFor =
     std::function<void(std::int64_t count, const std::function<void(std::int64_t, std::int64_t)>&)>;
 
@@ -65,6 +67,7 @@ class HostDevice final : public Device {
 
   CopyEngine& engine(Queue queue);
   void strike(FaultKind kind, const char* call) const;
+  void copy_parallel(std::byte* to, const std::byte* from, std::int64_t bytes);
 
   HostDeviceOptions options_;
   DeviceInfo info_;
