@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "heuristics.h"
+#include "ilp.h"
 #include "resident_bound.h"
 #include "search.h"
+#include "serenity.h"
 #include "stop.h"
 
 namespace plimsoll::order {
@@ -45,6 +47,8 @@ Result solve(const Problem& problem, const Options& options) {
   result.proof = Proof::kResident;
   if (!stopper()) {
     if (options.algorithm == Algorithm::kSearch) run_search(problem, options, stopper, result);
+    if (options.algorithm == Algorithm::kSerenity) run_serenity(problem, options, stopper, result);
+    if (options.algorithm == Algorithm::kIlp) run_ilp(problem, options, stopper, result);
     if (options.algorithm == Algorithm::kGreedy) {
       result.order.clear();
       take_order(problem, greedy_order(problem), result);

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// SERENITY: dynamic programming with adaptive soft budgeting, divide and conquer at cut nodes.
+#pragma once
+
+#include "plimsoll/order/solve.h"
+
+#include "stop.h"
+
+namespace plimsoll::order {
+
+// Fills order, peak, bound, proof, separators, states and note of `result`, whose order and peak
+// hold program order.
+// Source: Ahn et al., "Ordering Chaos" (MLSys 2020), section 3 and its two algorithms, without the
+// rewriting, which is a transformation of the graph. Changed: a step times out on its number of
+// states, not on a clock, so that runs repeat; and the budget stays between the highest that had no
+// solution and the lowest that timed out, so that it ends where the paper's rule could go round.
+void run_serenity(const Problem& problem, const Options& options, Stopper& stopper, Result& result);
+
+}  // namespace plimsoll::order
