@@ -72,9 +72,9 @@ TEST(HostDeviceQueues, LetAnyThreadAskAndWait) {
   for (int thread = 0; thread < 3; ++thread) {
     threads.emplace_back([&] {
       for (const Event& event : events) {
-        while (!device.done(event)) std::this_thread::yield();
+        device.done(event);  // any answer: the copy may be under way
         device.synchronize(event);
-        asked.fetch_add(1);
+        if (device.done(event)) asked.fetch_add(1);
       }
     });
   }
