@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "command.h"
 #include "explain_command.h"
+#include "plan_command.h"
 #include "schedule_command.h"
 #include "superneurons_command.h"
 #include "verify_command.h"
@@ -12,6 +13,7 @@ void add_commands(Commands& commands) {
   commands.push_back(make_verify_command());
   commands.push_back(make_superneurons_command());
   commands.push_back(make_explain_command());
+  commands.push_back(make_plan_command());
 }
 
 }  // namespace plimsoll::cli

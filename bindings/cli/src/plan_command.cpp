@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan_command.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "plimsoll/base/error.h"
+#include "plimsoll/base/size.h"
+#include "plimsoll/graph/json.h"
+#include "plimsoll/graph/text.h"
+#include "plimsoll/plan/residency.h"
+#include "plimsoll/plan/step_graph.h"
+
+namespace plimsoll::cli {
+namespace {
+
+constexpr double kNsPerSecond = 1e9;
+
+class PlanCommand final : public Command {
+ public:
+  std::string name() const override { return "plan"; }
+  std::string summary() const override {
+    return "Plan what stays, what moves and what runs again, for a device that need not be here";
+  }
+  std::vector<std::string> examples() const override {
+    return {"plimsoll plan resnet50 --batch 32 --budget 33%a --device a100-80g",
+            "plimsoll plan vgg16 --batch 8 --budget min --policy recompute-only --json -"};
+  }
+
+  void declare(CLI::App& app) override {
+    std::string devices, policies;
+    for (const std::string& device : plan::device_model_names())
+      devices += (devices.empty() ? "" : ", ") + device;
+    for (const plan::Policy policy : plan::all_policies())
+      policies += (policies.empty() ? "" : ", ") + std::string(plan::policy_name(policy));
+    app.add_option("model", model_,
+                   fmt::format("A recorded step (STEP.json or .txt), or one of {}",
+                               plan::layer_net_names()))
+        ->required()
+        ->type_name("MODEL");
+    app.add_option("--budget", budget_, "Bytes of device memory: SIZE, 33%, 33%a, min or none")
+        ->capture_default_str();
+    app.add_option("--policy", policy_, policies)->capture_default_str();
+    app.add_option("--device", device_, devices + ", or FILE.json")->capture_default_str();
+    app.add_option("--batch", batch_, "Samples in one step (layer nets)")->capture_default_str();
+    app.add_option("--step-model", step_model_,
+                   "How a layer net becomes a step: stock (as LibTorch runs it) or paper "
+                   "(SuperNeurons' layer model)")
+        ->capture_default_str();
+    app.add_flag("--activations-only", activations_only_,
+                 "Count activations and their gradients alone (layer nets)");
+    app.add_flag("--workspaces", workspaces_, "Give convolutions workspaces to choose from");
+    app.add_option("--workspace-cap", workspace_cap_, "Most workspace of one operator")
+        ->type_name("SIZE");
+    app.add_flag("--stream-optimizer-state", stream_,
+                 "Optimizer state lives on the host, fetched for each update");
+    app.add_flag("--measured", measured_, "The file's costs were measured on this device");
+    app.add_option("--out", out_, "Write the plan as JSON")->type_name("PLAN.json");
+    app.add_option("--timeline", timeline_, "Write the timeline for Chrome's trace viewer")
+        ->type_name("FILE.json");
+  }
+
+  ExitCode run(Console& console, Json& result) override {
+    if (!out_.empty()) check_writable(out_, "--out");
+    if (!timeline_.empty()) check_writable(timeline_, "--timeline");
+    const graph::Graph graph = load();
+    const plan::DeviceModel device = plan::load_device_model(device_);
+    plan::PlannerOptions options;
+    options.policy = plan::parse_policy(policy_, "--policy");
+    options.use_measured_costs = measured_;
+    options.stream_optimizer_state = stream_;
+    if (!workspace_cap_.empty())
+      options.workspace_cap_bytes = parse_size(workspace_cap_, "--workspace-cap");
+    plan::Planner planner(graph, device, options);
+    const plan::PlanReport report = planner.plan(resolve_budget(planner, device));
+    describe(planner, report, device, result);
+    print(console, planner.bounds(), report, result);
+    if (!out_.empty()) write_file(out_, plan::plan_to_json(graph, report.plan) + "\n", "--out");
+    if (!timeline_.empty())
+      write_file(timeline_,
+                 plan::timeline_to_chrome_trace(graph, report.plan, report.timeline) + "\n",
+                 "--timeline");
+    return kDone;
+  }
+
+ private:
+  graph::Graph load() const {
+    const std::filesystem::path path(model_);
+    if (path.extension() == ".json") return graph::read_json_file(path);
+    if (path.extension() == ".txt") return graph::read_text_file(path);
+    plan::StepGraphOptions options;
+    if (step_model_ == "paper") {
+      options.model = plan::StepModel::kPaper;
+    } else if (step_model_ != "stock") {
+      throw InvalidArgument(fmt::format("--step-model {}: expected stock or paper", step_model_));
+    }
+    options.parameters = !activations_only_;
+    options.workspaces = workspaces_;
+    const std::int64_t image = step_model_ == "paper" || model_.starts_with("alexnet") ? 227 : 224;
+    return plan::make_step_graph(plan::make_layer_net(model_, batch_, image), options);
+  }
+
+  std::int64_t resolve_budget(plan::Planner& planner, const plan::DeviceModel& device) const {
+    const SizeSpec spec = parse_size_spec(budget_, "--budget");
+    if (spec.kind == SizeSpec::Kind::kMinimum) return planner.minimum_budget_bytes();
+    if (spec.kind == SizeSpec::Kind::kNone) return device.memory_bytes;
+    return spec.resolve(planner.bounds().stock_peak_bytes, planner.bounds().persistent_bytes);
+  }
+
+  void describe(plan::Planner& planner, const plan::PlanReport& report,
+                const plan::DeviceModel& device, Json& result) const {
+    const plan::PlanBounds& bounds = planner.bounds();
+    result["model"] = model_;
+    result["policy"] = policy_;
+    result["device"] = device.name;
+    result["costs"] = plan::cost_source_name(bounds.cost_source);
+    result["order"] = report.order_name;
+    result["budget_bytes"] = report.budget_bytes;
+    result["peak_bytes"] = report.peak_bytes;
+    result["arena_bytes"] = report.arena_bytes;
+    result["host_peak_bytes"] = report.host_peak_bytes;
+    result["file_peak_bytes"] = report.file_peak_bytes;
+    result["stock_peak_bytes"] = bounds.stock_peak_bytes;
+    result["persistent_bytes"] = bounds.persistent_bytes;
+    result["lower_bound_bytes"] = bounds.lower_bound_bytes;
+    result["resident_bound_bytes"] = bounds.resident_bound_bytes;
+    result["minimum_budget_bytes"] = planner.minimum_budget_bytes();
+    result["pinned_by"] = bounds.pinned_by;
+    result["predicted_seconds"] = report.predicted_ns / kNsPerSecond;
+    result["stock_predicted_seconds"] = bounds.stock_predicted_ns / kNsPerSecond;
+    result["time_lower_bound_seconds"] =
+        planner.time_lower_bound_ns(report.budget_bytes) / kNsPerSecond;
+    result["offloaded_bytes"] = report.offloaded_bytes;
+    result["prefetched_bytes"] = report.prefetched_bytes;
+    result["recomputed_ops"] = report.recomputed_ops;
+    result["workspace_bytes"] = report.workspace_bytes;
+    result["steps"] = report.plan.steps.size();
+  }
+
+  void print(Console& console, const plan::PlanBounds& bounds, const plan::PlanReport& report,
+             const Json& result) const {
+    console.print(fmt::format("{} on {}, policy {}, {} order, costs {}", model_,
+                              result["device"].get<std::string>(), policy_, report.order_name,
+                              plan::cost_source_name(bounds.cost_source)));
+    const auto row = [&](const char* what, std::int64_t bytes) {
+      console.print(fmt::format("  {:<32} {:>16} bytes  {:>10}", what, bytes, format_size(bytes)));
+    };
+    row("stock peak", bounds.stock_peak_bytes);
+    row("budget", report.budget_bytes);
+    row("peak of the plan", report.peak_bytes);
+    row("arena, after layout", report.arena_bytes);
+    row("minimum budget", result["minimum_budget_bytes"].get<std::int64_t>());
+    row("lower bound", bounds.lower_bound_bytes);
+    row("to the host and the disk", report.offloaded_bytes);
+    console.print(fmt::format("  {:<32} {:>16}", "operators run again", report.recomputed_ops));
+    console.print(fmt::format("  {:<32} {:>16.6f} s, {:.3f} x stock, at least {:.3f} x",
+                              "predicted time of a step", report.predicted_ns / kNsPerSecond,
+                              report.predicted_ns / bounds.stock_predicted_ns,
+                              result["time_lower_bound_seconds"].get<double>() * kNsPerSecond /
+                                  bounds.stock_predicted_ns));
+    console.print(fmt::format("  pinned by {}", bounds.pinned_by));
+  }
+
+  std::string model_;
+  std::string budget_ = "none";
+  std::string policy_ = "auto";
+  std::string device_ = "a100-80g";
+  std::string step_model_ = "stock";
+  std::string workspace_cap_;
+  std::string out_;
+  std::string timeline_;
+  std::int64_t batch_ = 32;
+  bool activations_only_ = false;
+  bool workspaces_ = false;
+  bool stream_ = false;
+  bool measured_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_plan_command() { return std::make_unique<PlanCommand>(); }
+
+}  // namespace plimsoll::cli
