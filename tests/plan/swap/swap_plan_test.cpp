@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/plan/swap_bound.h"
 
 #include "exhaustive_swaps.h"
 #include "step_nets.h"
@@ -159,6 +163,122 @@ TEST(SwapPlan, IsValidAndNeverBelowTheLeastOfRandomSmallSequences) {
     least += *optimum;
   }
   EXPECT_LE(static_cast<double>(planned), 1.03 * static_cast<double>(least));
+}
+
+TEST(SwapPlan, StaysNearTheBoundOnTheWatchedNetsAtEveryBudget) {
+  for (const auto& [name, sequence] : testing::watched_steps()) {
+    const std::int64_t peak = peak_bytes(sequence);
+    for (const int percent : {90, 75, 60, 45, 33, 20}) {
+      SCOPED_TRACE(::testing::Message() << name << " at " << percent << " %");
+      const std::int64_t budget = peak / 100 * percent;
+      const SwapPlan plan = checked_plan(sequence, budget);
+      const SwapBound bound = swap_lower_bound(sequence, budget);
+      EXPECT_TRUE(!plan.is_feasible || bound.is_tight);
+      EXPECT_GE(plan.moved_bytes(), bound.bytes);
+      EXPECT_LE(static_cast<double>(plan.moved_bytes()), 1.03 * static_cast<double>(bound.bytes));
+    }
+  }
+}
+
+TEST(SwapPlan, MovesHardlyMoreUnderALargerBudget) {
+  for (const auto& [name, sequence] : testing::watched_steps()) {
+    const std::int64_t peak = peak_bytes(sequence);
+    std::int64_t last = std::numeric_limits<std::int64_t>::max() / 2;
+    for (int percent = 25; percent <= 100; percent += 5) {
+      SCOPED_TRACE(::testing::Message() << name << " at " << percent << " %");
+      const SwapPlan plan = checked_plan(sequence, peak / 100 * percent);
+      if (!plan.is_feasible) continue;
+      EXPECT_LE(plan.moved_bytes(), last + last / 50);
+      last = plan.moved_bytes();
+    }
+    EXPECT_EQ(checked_plan(sequence, peak).moved_bytes(), 0);
+  }
+}
+
+// The same step with storages numbered backwards.
+AccessSequence renumbered(const AccessSequence& sequence) {
+  AccessSequenceBuilder builder;
+  const std::int64_t n = sequence.op_count();
+  for (std::int64_t op = 0; op < n; ++op) builder.add_op(sequence.scratch_bytes(op_at(op)));
+  const auto lap = [&](std::int64_t p) { return p < n ? Lap::kThisStep : Lap::kPreviousStep; };
+  for (std::int64_t s = sequence.storage_count() - 1; s >= 0; --s) {
+    const SwapStorageId old(static_cast<std::size_t>(s));
+    const StorageLife& life = sequence.life(old);
+    const SwapStorageId storage = builder.add_storage(life.size_bytes, life.kind, life.mobility);
+    for (const TimedAccess& access : sequence.accesses(old))
+      builder.access(op_at(access.position % n), storage,
+                     access.writes ? Access::kWrite : Access::kRead, lap(access.position));
+    if (life.kind == StorageKind::kTransient)
+      builder.release_after(storage, op_at(life.death % n), lap(life.death));
+  }
+  return std::move(builder).build();
+}
+
+TEST(SwapPlan, DoesNotDependOnHowStoragesAreNumbered) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    const AccessSequence sequence = random_sequence(seed, {.most_ops = 20, .most_storages = 12});
+    const AccessSequence other = renumbered(sequence);
+    const std::int64_t minimum = checked_plan(sequence, 0).minimum_budget_bytes;
+    const std::int64_t budget = (minimum + peak_bytes(sequence)) / 2;
+    const SwapPlan plan = checked_plan(sequence, budget);
+    const SwapPlan other_plan = checked_plan(other, budget);
+    EXPECT_EQ(plan.minimum_budget_bytes, other_plan.minimum_budget_bytes);
+    EXPECT_EQ(plan.pinned_by, other_plan.pinned_by);
+    EXPECT_EQ(swap_lower_bound(sequence, budget).bytes, swap_lower_bound(other, budget).bytes);
+    EXPECT_EQ(plan_swaps(sequence, budget).evictions, plan.evictions);
+  }
+}
+
+TEST(SwapPlan, StaysValidOnLargerRandomSequencesAtEveryEffort) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(::testing::Message() << "seed " << seed);
+    const AccessSequence sequence = random_sequence(
+        seed, {.most_ops = 60, .most_storages = 60, .most_accesses = 8, .most_bytes = 1000});
+    const std::int64_t minimum = checked_plan(sequence, 0).minimum_budget_bytes;
+    const std::int64_t peak = peak_bytes(sequence);
+    for (const std::int64_t budget : {minimum, (2 * minimum + peak) / 3, peak - 1})
+      for (const int effort : {0, 20, 500}) checked_plan(sequence, budget, {.effort = effort});
+  }
+}
+
+TEST(SwapPlanChecker, SeesEveryWayToBeWrong) {
+  const AccessSequence sequence =
+      draw({{"R.....RW", 6}}, {{"W..R..R ", 10}, {" WR     ", 10}, {"    WR  ", 10}});
+  constexpr std::int64_t kBudget = 16;
+  const SwapPlan good = checked_plan(sequence, kBudget);
+  ASSERT_EQ(good.evictions.size(), 2U);
+  const auto expect = [&](const char* text, const std::function<void(SwapPlan&)>& spoil) {
+    SwapPlan plan = good;
+    spoil(plan);
+    EXPECT_THAT([&] { validate_swap_plan(sequence, kBudget, plan); },
+                ThrowsMessage<InvalidArgument>(HasSubstr(text)));
+  };
+  using P = SwapPlan;
+  expect("the least budget", [](P& p) { ++p.minimum_budget_bytes; });
+  expect("pins the least budget", [](P& p) { p.pinned_by = op_at(1); });
+  expect("it is feasible", [](P& p) { p.is_feasible = false; });
+  expect("unknown storage", [](P& p) { p.evictions[0].storage = SwapStorageId(9); });
+  expect("evicted twice", [](P& p) { p.evictions[1] = p.evictions[0]; });
+  expect("out of order", [](P& p) { std::swap(p.evictions[0], p.evictions[1]); });
+  expect("follows no access", [](P& p) { p.evictions[1].evict_after = 4; });
+  expect("another position", [](P& p) { ++p.evictions[0].needed_at; });
+  expect("another position", [](P& p) { p.evictions[0].needed_at = kNeverNeeded; });
+  expect("wrong copy out", [](P& p) { p.evictions[0].copies_out = false; });
+  expect("wrong copy out", [](P& p) { p.evictions[1].copies_out = true; });
+  expect("wrong copy in", [](P& p) { p.evictions[0].copies_in = false; });
+  expect("outside its gap", [](P& p) { p.evictions[0].leave_before = 0; });
+  expect("outside its gap", [](P& p) { p.evictions[0].return_from = 4; });
+  expect("within the windows", [](P& p) { p.evictions[0].leave_before = 3; });
+  expect("claims", [](P& p) { ++p.out_bytes; });
+  expect("claims", [](P& p) { --p.in_bytes; });
+  expect("resident bytes", [](P& p) { --p.resident_bytes[3]; });
+  EXPECT_THAT([&] { validate_swap_plan(sequence, kBudget - 1, good); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("budget")));
+  SwapPlan infeasible = checked_plan(sequence, 2);
+  infeasible.evictions = good.evictions;
+  EXPECT_THAT([&] { validate_swap_plan(sequence, 2, infeasible); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("infeasible and lists")));
 }
 
 TEST(SwapPlan, ChoosesAmongGapsWhereAnyPlayMayMoveAnything) {
