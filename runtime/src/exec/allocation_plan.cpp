@@ -11,6 +11,7 @@
 #include "plimsoll/base/bytes.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/interval.h"
+#include "plimsoll/plan/layout.h"
 
 namespace plimsoll::exec {
 namespace {
@@ -92,35 +93,34 @@ bool lifetimes_meet(const std::vector<Interval>& a, const std::vector<Interval>&
   });
 }
 
-// Larger slots first, each at the lowest free offset.
-void place(std::vector<PlannedSlot>& slots) {
+// Gives each slot its offset. A slot that reaches into the next step lives from the step's begin to
+// its end but for the gap between.
+void place(std::vector<PlannedSlot>& slots, std::int64_t alignment) {
   const auto n = static_cast<std::int64_t>(slots.size());
-  std::vector<std::size_t> order;
-  std::vector<std::vector<Interval>> lives(slots.size());
+  plan::LayoutProblem problem;
+  std::vector<std::size_t> planned;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].escapes) continue;
-    order.push_back(i);
-    lives[i] = lifetime(slots[i].death, static_cast<std::int64_t>(i), n);
-  }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return slots[a].capacity_bytes > slots[b].capacity_bytes;
-  });
-  for (std::size_t rank = 0; rank < order.size(); ++rank) {
-    PlannedSlot& slot = slots[order[rank]];
-    std::vector<Interval> taken;
-    for (std::size_t other = 0; other < rank; ++other) {
-      const PlannedSlot& placed = slots[order[other]];
-      if (lifetimes_meet(lives[order[rank]], lives[order[other]]))
-        taken.push_back({placed.offset, placed.offset + placed.capacity_bytes});
+    const auto begin = static_cast<std::int64_t>(i);
+    plan::LayoutBuffer buffer;
+    buffer.size_bytes = slots[i].capacity_bytes;
+    buffer.alignment_bytes = alignment;
+    buffer.lifetime = {begin, std::min(slots[i].death, n)};
+    if (slots[i].death > n) {
+      buffer.lifetime = {0, n};
+      if (slots[i].death - n < begin) buffer.gaps.push_back({{slots[i].death - n, begin}, {}});
     }
-    std::sort(taken.begin(), taken.end(),
-              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
-    slot.offset = 0;
-    for (const Interval& range : taken) {
-      if (range.begin >= slot.offset + slot.capacity_bytes) break;
-      slot.offset = std::max(slot.offset, range.end);
-    }
+    problem.buffers.push_back(std::move(buffer));
+    planned.push_back(i);
   }
+  // Programs wait for their plan: the search ends early, a slightly higher arena does no harm.
+  plan::LayoutOptions options;
+  options.node_limit = 50'000;
+  options.greedy_limit = 20'000'000;
+  options.local_limit = 100;
+  const plan::LayoutResult layout = plan::solve_layout(problem, options);
+  for (std::size_t i = 0; i < planned.size(); ++i)
+    slots[planned[i]].offset = layout.offsets_bytes[i];
 }
 
 // Merges what was seen now into what the previous plan allows.
@@ -238,7 +238,7 @@ AllocationPlan plan_allocations(const RecordedStep& step, const AllocationPlanOp
     if (previous != nullptr) widen(slot, previous->slots()[i], options);
     slots.push_back(slot);
   }
-  place(slots);
+  place(slots, options.alignment_bytes);
   return AllocationPlan(std::move(slots), options.alignment_bytes);
 }
 

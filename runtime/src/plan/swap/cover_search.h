@@ -4,14 +4,12 @@
 
 #include <vector>
 
-#include "plimsoll/plan/swap_plan.h"
-
 #include "gap_problem.h"
 
 namespace plimsoll::plan::detail {
 
 // Returns per gap whether it is chosen. Every row can be covered (the budget is at least the
-// minimum).
-std::vector<char> search_cover(const CoverProblem& problem, const SwapOptions& options);
+// minimum). Effort as in SwapOptions.
+std::vector<char> search_cover(const CoverProblem& problem, int effort);
 
 }  // namespace plimsoll::plan::detail
