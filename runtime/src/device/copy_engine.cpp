@@ -95,7 +95,7 @@ void HostDevice::CopyEngine::run_copy(const Copy& copy) {
   failed_since_mark_ |= copy.fails;
 }
 
-HostDevice::Workers::Workers(int threads) {
+HostDevice::Workers::Workers(int threads) : parts_(threads + 1) {
   threads_.reserve(static_cast<std::size_t>(threads));
   for (int index = 0; index < threads; ++index)
     threads_.emplace_back([this, index] { work(index); });
@@ -122,16 +122,15 @@ std::pair<std::int64_t, std::int64_t> part_of(std::int64_t count, std::int64_t i
 
 void HostDevice::Workers::run(std::int64_t count,
                               const std::function<void(std::int64_t, std::int64_t)>& body) {
-  const auto parts = static_cast<std::int64_t>(threads_.size()) + 1;
   {
     const std::lock_guard lock(mutex_);
     body_ = &body;
     count_ = count;
-    running_ = static_cast<int>(threads_.size());
+    running_ = static_cast<int>(parts_ - 1);
     ++generation_;
   }
   started_.notify_all();
-  const auto [begin, end] = part_of(count, parts - 1, parts);
+  const auto [begin, end] = part_of(count, parts_ - 1, parts_);
   if (begin < end) body(begin, end);
   std::unique_lock lock(mutex_);
   finished_.wait(lock, [&] { return running_ == 0; });
@@ -139,7 +138,6 @@ void HostDevice::Workers::run(std::int64_t count,
 }
 
 void HostDevice::Workers::work(int index) {
-  const auto parts = static_cast<std::int64_t>(threads_.size()) + 1;
   std::uint64_t seen = 0;
   for (;;) {
     const std::function<void(std::int64_t, std::int64_t)>* body = nullptr;
@@ -152,7 +150,7 @@ void HostDevice::Workers::work(int index) {
       body = body_;
       count = count_;
     }
-    const auto [begin, end] = part_of(count, index, parts);
+    const auto [begin, end] = part_of(count, index, parts_);
     if (begin < end) (*body)(begin, end);
     const std::lock_guard lock(mutex_);
     if (--running_ == 0) finished_.notify_one();

@@ -76,6 +76,7 @@ class HostDevice::Workers {
  private:
   void work(int index);
 
+  const std::int64_t parts_;  // threads and the caller; the threads read it while others start
   std::mutex mutex_;
   std::condition_variable started_;
   std::condition_variable finished_;

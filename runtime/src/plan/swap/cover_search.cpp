@@ -8,6 +8,7 @@
 
 #include "cover_state.h"
 #include "row_prices.h"
+#include "swap_relaxation.h"
 
 namespace plimsoll::plan::detail {
 namespace {
@@ -71,21 +72,31 @@ CoverState cover_by_keys(const CoverProblem& problem, const std::vector<double>&
   return state;
 }
 
+// Tries the gaps by their rate at these prices, alone and together with how much of each gap the
+// relaxation evicts.
+void cover_by_guide(const CoverProblem& problem, const std::vector<double>& prices,
+                    const std::vector<double>& fractions, CoverState& best) {
+  std::vector<double> keys = rates(problem, prices);
+  keep_better(best, cover_by_keys(problem, keys));
+  // A rate of 1 pays exactly, 2 is as good as never.
+  for (std::size_t g = 0; g < keys.size(); ++g) keys[g] = std::min(keys[g], 2.0) - fractions[g];
+  keep_better(best, cover_by_keys(problem, keys));
+}
+
 }  // namespace
 
-std::vector<char> search_cover(const CoverProblem& problem, int effort) {
+std::vector<char> search_cover(const CoverProblem& problem, const SwapOptions& options) {
   if (problem.row_count() == 0) return std::vector<char>(problem.gaps.size());
   // Without prices yet: every row counts by what it lacks.
-  std::vector<double> lacking(problem.deficit_bytes.begin(), problem.deficit_bytes.end());
+  const std::vector<double> lacking(problem.deficit_bytes.begin(), problem.deficit_bytes.end());
   CoverState best = cover_by_keys(problem, rates(problem, lacking));
-  if (effort == 0) return best.chosen();
-  const RowPrices found = price_rows(problem, static_cast<double>(best.cost_bytes()), effort);
-  const std::vector<double> rate = rates(problem, found.prices);
-  keep_better(best, cover_by_keys(problem, rate));
-  std::vector<double> blend(rate.size());
-  for (std::size_t g = 0; g < blend.size(); ++g)
-    blend[g] = std::min(rate[g], 2.0) - found.fractions[g];
-  keep_better(best, cover_by_keys(problem, blend));
+  if (options.effort == 0) return best.chosen();
+  const RowPrices found =
+      price_rows(problem, static_cast<double>(best.cost_bytes()), options.effort);
+  cover_by_guide(problem, found.prices, found.fractions, best);
+  if (static_cast<std::int64_t>(problem.gaps.size()) <= options.exact_prices_up_to_gaps)
+    if (const auto exact = solve_relaxation(problem))
+      cover_by_guide(problem, exact->prices, exact->fractions, best);
   return best.chosen();
 }
 

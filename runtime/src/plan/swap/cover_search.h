@@ -4,12 +4,14 @@
 
 #include <vector>
 
+#include "plimsoll/plan/swap_plan.h"
+
 #include "gap_problem.h"
 
 namespace plimsoll::plan::detail {
 
 // Returns per gap whether it is chosen. Every row can be covered (the budget is at least the
-// minimum). Effort as in SwapOptions.
-std::vector<char> search_cover(const CoverProblem& problem, int effort);
+// minimum).
+std::vector<char> search_cover(const CoverProblem& problem, const SwapOptions& options);
 
 }  // namespace plimsoll::plan::detail

@@ -117,7 +117,7 @@ SwapPlan plan_swaps(const AccessSequence& sequence, std::int64_t budget_bytes,
   plan.is_feasible = budget_bytes >= plan.minimum_budget_bytes;
   if (!plan.is_feasible) return plan;
   const detail::CoverProblem cover = detail::make_cover_problem(problem, budget_bytes);
-  const std::vector<char> chosen = detail::search_cover(cover, options.effort);
+  const std::vector<char> chosen = detail::search_cover(cover, options);
   std::vector<char> is_evicted(problem.gaps.size());
   for (std::size_t g = 0; g < chosen.size(); ++g)
     is_evicted[static_cast<std::size_t>(cover.gaps[g].source)] = chosen[g];

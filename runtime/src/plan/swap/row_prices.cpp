@@ -15,6 +15,7 @@ class VolumeSearch {
     const auto rows = static_cast<std::size_t>(problem.row_count());
     prices_.assign(rows, 0.0);
     covered_.assign(rows, 0.0);
+    differences_.assign(3 * rows + 1, 0.0);
     fractions_.assign(problem.gaps.size(), 0.0);
     chosen_.assign(problem.gaps.size(), 0);
     best_.prices = prices_;
@@ -32,8 +33,8 @@ class VolumeSearch {
   }
 
  private:
-  static constexpr double kMemory = 0.1;  // weight of the newest choice in the average
-  static constexpr int kPatience = 8;     // rounds without a better bound before steps shrink
+  static constexpr double kMemory = 0.02;  // weight of the newest choice in the average
+  static constexpr int kPatience = 20;     // rounds without a better bound before steps shrink
 
   // Chooses per version what is worth its copies at the current prices; returns the Lagrangian.
   double evaluate() {
@@ -42,13 +43,16 @@ class VolumeSearch {
     for (std::size_t row = 0; row < prices_.size(); ++row)
       bound += prices_[row] * static_cast<double>(problem_.deficit_bytes[row]);
     for (const Version& version : problem_.versions) {
+      const auto first = static_cast<std::size_t>(version.first_gap);
+      const auto last = static_cast<std::size_t>(version.last_gap);
       double value = static_cast<double>(version.out_bytes);
-      for (auto g = static_cast<std::size_t>(version.first_gap);
-           g < static_cast<std::size_t>(version.last_gap); ++g)
-        value += std::min(0.0, reduced_in(g, relief));
-      for (auto g = static_cast<std::size_t>(version.first_gap);
-           g < static_cast<std::size_t>(version.last_gap); ++g)
-        chosen_[g] = value < 0 && reduced_in(g, relief) < 0;
+      for (std::size_t g = first; g < last; ++g) {
+        const double reduced = reduced_in(g, relief);
+        chosen_[g] = reduced < 0;
+        value += std::min(0.0, reduced);
+      }
+      if (value >= 0)
+        for (std::size_t g = first; g < last; ++g) chosen_[g] = 0;
       bound += std::min(0.0, value);
     }
     return bound;
@@ -65,21 +69,23 @@ class VolumeSearch {
     sum_covered();
   }
 
-  // covered_ = bytes that the averaged choice frees, per row.
+  // covered_ = bytes that the averaged choice frees, per row; unrolled, then folded.
   void sum_covered() {
-    const std::int64_t rows = problem_.row_count();
-    std::vector<double> differences(static_cast<std::size_t>(rows) + 1);
+    const std::size_t rows = covered_.size();
+    std::ranges::fill(differences_, 0.0);
     for (std::size_t g = 0; g < fractions_.size(); ++g) {
-      if (fractions_[g] == 0.0) continue;
       const CoverGap& gap = problem_.gaps[g];
       const double bytes = fractions_[g] * static_cast<double>(gap.size_bytes);
-      for_each_run(gap.begin, gap.end, rows, [&](std::int64_t begin, std::int64_t end) {
-        differences[static_cast<std::size_t>(begin)] += bytes;
-        differences[static_cast<std::size_t>(end)] -= bytes;
-      });
+      differences_[static_cast<std::size_t>(gap.begin)] += bytes;
+      differences_[static_cast<std::size_t>(gap.end)] -= bytes;
     }
+    std::ranges::fill(covered_, 0.0);
     double sum = 0;
-    for (std::size_t row = 0; row < covered_.size(); ++row) covered_[row] = sum += differences[row];
+    for (std::size_t lap = 0; lap < 3; ++lap)
+      for (std::size_t row = 0; row < rows; ++row) {
+        sum += differences_[lap * rows + row];
+        covered_[row] += sum;
+      }
   }
 
   void note(double bound) {
@@ -117,6 +123,7 @@ class VolumeSearch {
   int stalled_ = 0;
   std::vector<double> prices_;
   std::vector<double> covered_;
+  std::vector<double> differences_;
   std::vector<double> fractions_;
   std::vector<char> chosen_;
   RowPrices best_;
@@ -126,16 +133,15 @@ class VolumeSearch {
 
 std::vector<double> reliefs(const CoverProblem& problem, const std::vector<double>& prices) {
   const std::size_t rows = prices.size();
-  std::vector<double> before(rows + 1);  // sum of the prices of rows < r
-  for (std::size_t row = 0; row < rows; ++row) before[row + 1] = before[row] + prices[row];
-  const auto unrolled = [&](std::int32_t row) {
-    const auto r = static_cast<std::size_t>(row);
-    return static_cast<double>(r / rows) * before[rows] + before[r % rows];
-  };
+  // Sum of the prices of unrolled rows < r; a gap ends within three laps.
+  std::vector<double> before(3 * rows + 1);
+  for (std::size_t row = 0; row < 3 * rows; ++row)
+    before[row + 1] = before[row] + prices[row % rows];
   std::vector<double> result;
   result.reserve(problem.gaps.size());
   for (const CoverGap& gap : problem.gaps)
-    result.push_back(unrolled(gap.end) - unrolled(gap.begin));
+    result.push_back(before[static_cast<std::size_t>(gap.end)] -
+                     before[static_cast<std::size_t>(gap.begin)]);
   return result;
 }
 

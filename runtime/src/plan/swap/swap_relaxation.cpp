@@ -34,6 +34,12 @@ class RelaxationModel {
     const std::unique_ptr<void, void (*)(void*)> highs(Highs_create(), Highs_destroy);
     Highs_setBoolOptionValue(highs.get(), "output_flag", 0);
     Highs_setIntOptionValue(highs.get(), "threads", 1);
+    // Prices and fractions are all that is wanted; a basis is not, and on large problems its
+    // crossover costs more than the rest.
+    if (problem_.gaps.size() > kSimplexGaps) {
+      Highs_setStringOptionValue(highs.get(), "solver", "ipm");
+      Highs_setStringOptionValue(highs.get(), "run_crossover", "off");
+    }
     const auto columns = static_cast<HighsInt>(cost_.size());
     const HighsInt status =
         Highs_passLp(highs.get(), columns, row_count(), static_cast<HighsInt>(index_.size()),
@@ -62,6 +68,8 @@ class RelaxationModel {
   }
 
  private:
+  static constexpr std::size_t kSimplexGaps = 4000;
+
   HighsInt row_count() const { return problem_.row_count() + links_; }
   double scaled(std::int64_t bytes) const { return static_cast<double>(bytes) / unit_bytes_; }
 

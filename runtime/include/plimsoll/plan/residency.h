@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The residency planner: what stays, what goes to the host and what runs again, so that a step fits
+// a budget and loses as little time as possible.
+//
+// Nouns: Policy, Planner, PlanReport.
+//
+// How `auto` works. A plan comes from decisions (one for every idle gap of every storage) by a
+// replay that never holds more than its budget: it frees, copies and rebuilds as decided, and where
+// that is not enough evicts what is cheapest to bring back for its bytes and farthest from its next
+// use. For each of a fixed ladder of budgets (which do not depend on the one asked for) many
+// decisions are tried: greedy mixes of offload and recomputation, the rounded linear program, the
+// best of the rung below; then flips, group by group and one by one, judged on the simulated
+// timeline. The answer to a budget is the fastest plan of all rungs whose arena, after layout,
+// fits; so a larger budget never costs more.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plimsoll/graph/graph.h"
+#include "plimsoll/plan/device_model.h"
+#include "plimsoll/plan/plan.h"
+#include "plimsoll/plan/simulate.h"
+
+namespace plimsoll::plan {
+
+enum class Policy : std::uint8_t {
+  kAuto,
+  kNone,               // nothing is freed before the end of the step
+  kLiveness,           // freed after the last use, nothing moves
+  kSuperNeurons,       // offload what dense and joining ops write, recompute the rest
+  kRecomputeOnly,      // as auto, no copies
+  kOffloadOnly,        // as auto, nothing runs again
+  kOptimal,            // exact, copies not overlapped; small graphs only
+  kBaselineChen,       // keep every k-th storage, the best k (Chen et al. 2016)
+  kBaselineDtr,        // evict on demand by the h heuristic (Kirisame et al., ICLR 2021)
+  kBaselineCapuchin,   // longest idle first to the host, the rest recomputed (Peng et al. 2020)
+  kBaselinePofo,       // a prefix to the host, the rest recomputed (Beaumont et al. 2021)
+  kBaselineCheckmate,  // recomputation by a rounded linear program (Jain et al. 2020)
+};
+// "auto", "none", "liveness", "superneurons", "recompute-only", "offload-only",
+// "baseline-chen", "baseline-dtr", "baseline-capuchin", "baseline-pofo", "baseline-checkmate".
+std::string_view policy_name(Policy policy);
+// Errors: InvalidArgument listing the names.
+Policy parse_policy(std::string_view name, std::string_view flag);
+std::vector<Policy> all_policies();
+
+struct PlannerOptions {
+  Policy policy = Policy::kAuto;
+  bool use_measured_costs = false;        // costs in the graph were measured on this device
+  bool stream_optimizer_state = false;    // it lives on the host, fetched for each update
+  bool early_updates = true;              // also try each update right after its gradient
+  std::int64_t workspace_cap_bytes = -1;  // of one op; -1: none
+  // Simulated evaluations a rung may take; 0: by the size of the graph.
+  int evaluations = 0;
+};
+
+struct PlanReport {
+  Plan plan;
+  Timeline timeline;
+  std::string order_name;  // "program" or "early updates"
+  std::int64_t budget_bytes = 0;
+  std::int64_t peak_bytes = 0;   // most live bytes, aligned
+  std::int64_t arena_bytes = 0;  // after layout; <= budget
+  std::int64_t host_peak_bytes = 0;
+  std::int64_t file_peak_bytes = 0;
+  double predicted_ns = 0;
+  std::int64_t offloaded_bytes = 0;
+  std::int64_t prefetched_bytes = 0;
+  std::int64_t recomputed_ops = 0;
+  std::int64_t workspace_bytes = 0;  // the largest of any step
+};
+
+struct PlanBounds {
+  std::int64_t stock_peak_bytes = 0;  // program order, freed after the last use
+  std::int64_t persistent_bytes = 0;  // resident from the start to the end
+  double stock_predicted_ns = 0;
+  // LB0: the most distinct bytes one op touches, with all that cannot move across it.
+  std::int64_t lower_bound_bytes = 0;
+  // LB1: the same with what crosses and was not made by the forward pass, so that only a copy could
+  // bring it back there. Not a bound where copies are allowed.
+  std::int64_t resident_bound_bytes = 0;
+  std::string pinned_by;  // the op of LB0 and its bytes
+  CostSource cost_source = CostSource::kModelled;
+};
+
+// Plans one graph for one device. Keeps what it computed, so that many budgets cost little more
+// than one. The graph must outlive it. Single owner. Deterministic.
+class Planner {
+ public:
+  Planner(const graph::Graph& graph, const DeviceModel& device, const PlannerOptions& options);
+  ~Planner();
+  Planner(Planner&&) noexcept;
+  Planner& operator=(Planner&&) noexcept;
+
+  const PlanBounds& bounds() const;
+  // The smallest budget this planner has a plan for. Cost: about 30 replays, once.
+  std::int64_t minimum_budget_bytes();
+  // The fastest plan found whose arena fits. Errors: InfeasibleBudget with the minimum and what
+  // pins it. Every plan is validated before it is returned.
+  PlanReport plan(std::int64_t budget_bytes);
+  // No plan in these orders is faster within the budget: the linear relaxation over gap choices
+  // where it closes, else compute time alone.
+  double time_lower_bound_ns(std::int64_t budget_bytes);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The program order with the optimizer's ops moved: those that update one parameter stand together
+// right after the last op they need. Cost: O(ops + edges).
+std::vector<graph::OpId> early_update_order(const graph::Graph& graph);
+
+}  // namespace plimsoll::plan

@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "replay.h"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+#include "plimsoll/base/bytes.h"
+
+namespace plimsoll::plan {
+
+using graph::OpId;
+using graph::StorageId;
+using graph::ValueId;
+
+namespace {
+
+constexpr std::int32_t kNone = -1;
+
+class Replayer {
+ public:
+  Replayer(const Problem& problem, const Decisions& decisions, const ReplayOptions& options)
+      : it_(problem),
+        graph_(*problem.graph),
+        decisions_(decisions),
+        options_(options),
+        storages_(problem.graph->storage_count()),
+        op_epoch_(problem.order.size()) {
+    recompute_limit_ = options.recompute_limit > 0
+                           ? options.recompute_limit
+                           : 40 * static_cast<std::int64_t>(problem.order.size()) + 1000;
+    result_.plan.alignment_bytes = problem.device->alignment_bytes;
+  }
+
+  ReplayResult run() {
+    start();
+    bool ok = true;
+    for (std::size_t i = 0; ok && i < it_.order.size(); ++i) {
+      at_ = static_cast<std::int32_t>(i);
+      ok = run_position(it_.order[i]);
+    }
+    result_.feasible = ok;
+    if (!ok) {
+      result_.failed_at = at_;
+      return std::move(result_);
+    }
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  struct State {
+    InstanceId instance;    // valid: resident
+    std::int32_t next = 0;  // index into uses of the first use not yet run
+    std::int32_t last_touch = -1;
+    std::int32_t needs = 0;            // uses within the rebuild under way; not evicted while > 0
+    std::int32_t resident_at = kNone;  // index into resident_
+    std::int32_t gap = 0;              // the next of its gaps
+    bool on_host = false;              // a copy of its present version
+    bool is_leaving = false;           // offload issued, bytes not yet given back
+    bool is_rebuilt = false;           // being rebuilt: its writers write into it
+  };
+
+  State& state(StorageId s) { return storages_[s.index()]; }
+  std::vector<Step>& steps() { return result_.plan.steps; }
+
+  void start() {
+    for (std::size_t i = 0; i < storages_.size(); ++i) {
+      const StorageId s(i);
+      storages_[i].gap = it_.first_gap[i];
+      if (!graph_.live_at_start(s)) continue;
+      if (it_.is_streamed[i]) {
+        storages_[i].on_host = true;
+        result_.plan.starts_on_host.push_back(s);
+      } else if (!it_.uses[i].empty() || graph_.live_at_end(s)) {
+        result_.plan.initial.push_back(make_instance(s));
+      }
+    }
+  }
+
+  bool run_position(OpId o) { return rebuild_missing(o) && run_op(o, StepKind::kRun); }
+
+  // --- rebuilding -------------------------------------------------------------------------------
+  bool reads(OpId o, StorageId s) const {
+    for (const ValueId v : graph_.operands(o))
+      if (graph_.storage(v) == s) return true;
+    for (const ValueId v : graph_.results(o))
+      if (graph_.storage(v) == s && (graph_.overwrites(v).valid() || graph_.unordered_writes(s)))
+        return true;
+    return false;
+  }
+  // Whether anything has been written into it before the present position.
+  bool has_content(StorageId s) const {
+    if (graph_.live_at_start(s)) return true;
+    const auto writers = it_.writers[s.index()];
+    return !writers.empty() && it_.position[writers.front().index()] < at_;
+  }
+  bool is_missing(StorageId s) { return !state(s).instance.valid() && !state(s).on_host; }
+
+  // Runs again whatever `target` needs and is nowhere, oldest first. While it lasts, State::needs
+  // counts the ops yet to run that read a storage, so that nothing they need is evicted.
+  bool rebuild_missing(OpId target) {
+    wanted_.clear();
+    to_run_.clear();
+    for (const StorageId s : graph_.touched(target))
+      if (reads(target, s) && has_content(s) && is_missing(s)) want(s);
+    if (wanted_.empty()) return true;
+    ++epoch_;
+    for (std::size_t i = 0; i < wanted_.size(); ++i)
+      if (!plan_rebuild(wanted_[i])) return false;
+    std::sort(to_run_.begin(), to_run_.end(),
+              [&](OpId a, OpId b) { return it_.position[a.index()] < it_.position[b.index()]; });
+    count_readers(target, 1);
+    for (const OpId o : to_run_) count_readers(o, 1);
+    for (const OpId o : to_run_) {
+      count_readers(o, -1);
+      if (++result_.recomputed_ops > recompute_limit_) return false;
+      if (!run_op(o, StepKind::kRecompute)) return false;
+      for (const StorageId s : graph_.touched(o)) release(s);
+    }
+    count_readers(target, -1);
+    return true;
+  }
+  void count_readers(OpId o, std::int32_t change) {
+    for (const StorageId s : graph_.touched(o))
+      if (reads(o, s)) state(s).needs += change;
+  }
+  void want(StorageId s) {
+    if (state(s).is_rebuilt) return;
+    state(s).is_rebuilt = true;
+    wanted_.push_back(s);
+  }
+  bool plan_rebuild(StorageId s) {
+    if (it_.expiry[s.index()] < at_ || !options_.may_recompute) return false;
+    for (const OpId w : it_.writers[s.index()]) {
+      if (it_.position[w.index()] >= at_) break;
+      if (op_epoch_[w.index()] == epoch_) continue;
+      op_epoch_[w.index()] = epoch_;
+      to_run_.push_back(w);
+      for (const StorageId q : graph_.touched(w)) {
+        if (it_.is_pinned[q.index()] || q == s) continue;
+        if (reads(w, q) ? is_missing(q) : is_worth_rebuilding(w, q)) want(q);
+      }
+    }
+    return true;
+  }
+  // A second result of an op that runs again anyway.
+  bool is_worth_rebuilding(OpId w, StorageId q) {
+    return is_missing(q) && it_.writers[q.index()].size() == 1 && it_.writers[q.index()][0] == w &&
+           next_use(q) >= 0 && it_.expiry[q.index()] >= at_;
+  }
+  // Called for what an op of a rebuild touched: complete once its last writer so far has run.
+  void release(StorageId s) {
+    if (state(s).is_rebuilt && state(s).instance.valid()) {
+      const auto writers = it_.writers[s.index()];
+      std::size_t before = 0;
+      while (before < writers.size() && it_.position[writers[before].index()] < at_) ++before;
+      if (before > 0 && writers[before - 1] == last_run_) state(s).is_rebuilt = false;
+    }
+    settle(s);
+  }
+
+  // --- running one op ---------------------------------------------------------------------------
+  bool run_op(OpId o, StepKind kind) {
+    const bool again = kind == StepKind::kRecompute;
+    const auto touched = graph_.touched(o);
+    for (const StorageId s : touched) ++state(s).needs;
+    Step step;
+    step.kind = kind;
+    step.op = o;
+    step.workspace_bytes = it_.workspace_bytes[o.index()];
+    step.cost_ns = it_.cost_ns[o.index()];
+    for (const StorageId s : touched) {
+      if (!(reads(o, s) && needs_bytes(o, s, again)) || !state(s).on_host) continue;
+      if (!state(s).instance.valid() && !fetch(s)) return false;
+    }
+    std::int64_t need = align_up(step.workspace_bytes, it_.device->alignment_bytes);
+    for (const StorageId s : touched)
+      if (makes_instance(o, s, again)) need += it_.bytes[s.index()];
+    const StorageId given = handed_over(o, again);
+    if (given.valid()) need -= it_.bytes[given.index()];
+    if (!make_room(need)) return false;
+    choose_workspace(step, need);
+    write_step(step, given, again);
+    for (const StorageId s : touched) --state(s).needs;
+    finish_op(o, again, given);
+    return true;
+  }
+
+  // The fastest workspace that fits in what is free anyway.
+  void choose_workspace(Step& step, std::int64_t need) const {
+    const auto& choices = it_.workspace_choices[step.op.index()];
+    if (choices.empty()) return;
+    const std::int64_t alignment = it_.device->alignment_bytes;
+    const std::int64_t least = align_up(step.workspace_bytes, alignment);
+    double best = std::numeric_limits<double>::infinity();
+    for (const WorkspaceChoice& choice : choices) {
+      const bool fits =
+          live_ + need - least + align_up(choice.bytes, alignment) <= options_.budget_bytes;
+      if (!fits || choice.cost_ns >= best) continue;
+      best = choice.cost_ns;
+      step.workspace_bytes = choice.bytes;
+      step.cost_ns = choice.cost_ns;
+    }
+  }
+
+  bool writes(OpId o, StorageId s) const {
+    for (const ValueId v : graph_.results(o))
+      if (graph_.storage(v) == s) return true;
+    return false;
+  }
+  // Lasting state that a recomputed op leaves alone needs no bytes.
+  bool needs_bytes(OpId o, StorageId s, bool again) const {
+    return !(again && graph_.live_at_start(s) && writes(o, s));
+  }
+  bool makes_instance(OpId o, StorageId s, bool again) {
+    if (!writes(o, s) || !needs_bytes(o, s, again)) return false;
+    if (!again) return !state(s).instance.valid();
+    return !state(s).instance.valid() || !state(s).is_rebuilt;
+  }
+  // The storage whose bytes the in-place result may take over here.
+  StorageId handed_over(OpId o, bool again) {
+    const StorageId s = graph_.inplace_storage(o);
+    if (!s.valid() || !options_.free_after_use || it_.is_streamed[s.index()]) return {};
+    const StorageId heir = graph_.storage(graph_.inplace_result(o));
+    const bool is_last = again ? next_use(s) < 0 && !graph_.live_at_end(s)
+                               : it_.last_use(s) == at_ && !graph_.live_at_end(s);
+    if (!is_last || state(s).needs > 1 || !state(s).instance.valid()) return {};
+    if (again && (state(s).is_rebuilt || graph_.live_at_start(s))) return {};
+    if (!makes_instance(o, heir, again) || it_.bytes[s.index()] != it_.bytes[heir.index()])
+      return {};
+    return s;
+  }
+  void write_step(Step& step, StorageId given, bool again) {
+    if (given.valid()) step.taken_over = state(given).instance;
+    for (const StorageId s : graph_.touched(step.op)) {
+      if (makes_instance(step.op, s, again)) {
+        const bool is_wanted = !again || state(s).is_rebuilt;
+        step.touched.push_back(is_wanted ? make_instance(s) : temporary(s));
+      } else if (!needs_bytes(step.op, s, again)) {
+        step.touched.push_back(InstanceId());
+      } else {
+        step.touched.push_back(state(s).instance);
+      }
+    }
+    if (given.valid()) {
+      live_ -= it_.bytes[given.index()];
+      forget(given);
+    }
+    if (live_ + align_up(step.workspace_bytes, it_.device->alignment_bytes) > options_.budget_bytes)
+      overrun_ = true;
+    steps().push_back(std::move(step));
+    for (const InstanceId id : temporaries_) emit_free(id);
+    temporaries_.clear();
+  }
+  InstanceId temporary(StorageId s) {
+    const InstanceId id(result_.plan.instances.size());
+    result_.plan.instances.push_back({s, 0});
+    temporaries_.push_back(id);
+    return id;
+  }
+
+  void finish_op(OpId o, bool again, StorageId given) {
+    last_run_ = o;
+    for (const StorageId s : graph_.touched(o)) {
+      State& it = state(s);
+      it.last_touch = at_;
+      if (again) continue;
+      if (writes(o, s)) it.on_host = false;
+      it.is_leaving = false;
+      const auto uses = it_.uses[s.index()];
+      while (it.next < static_cast<std::int32_t>(uses.size()) && uses[std::size_t(it.next)] <= at_)
+        ++it.next;
+      if (s != given) after_use(s);
+    }
+  }
+
+  // --- what becomes of a storage after a use ----------------------------------------------------
+  std::int32_t next_use(StorageId s) {
+    const auto uses = it_.uses[s.index()];
+    State& it = state(s);
+    while (it.next < static_cast<std::int32_t>(uses.size()) && uses[std::size_t(it.next)] < at_)
+      ++it.next;
+    if (it.next >= static_cast<std::int32_t>(uses.size())) return -1;
+    return uses[std::size_t(it.next)];
+  }
+  void after_use(StorageId s) {
+    State& it = state(s);
+    if (!it.instance.valid()) return;
+    const std::int32_t next = next_use_after(s);
+    if (next < 0) return after_last_use(s);
+    const Choice choice = choice_for(s);
+    if (choice == Choice::kDrop && it_.expiry[s.index()] >= next) evict(s);
+    if (choice == Choice::kOffload) begin_offload(s);
+  }
+  std::int32_t next_use_after(StorageId s) {
+    const auto uses = it_.uses[s.index()];
+    const std::int32_t next = state(s).next;
+    return next < static_cast<std::int32_t>(uses.size()) ? uses[std::size_t(next)] : -1;
+  }
+  void after_last_use(StorageId s) {
+    if (it_.is_streamed[s.index()]) {
+      begin_offload(s);
+      return;
+    }
+    if (graph_.live_at_end(s) || state(s).needs > 0 || !options_.free_after_use) return;
+    evict(s);
+  }
+  Choice choice_for(StorageId s) {
+    State& it = state(s);
+    const std::int32_t end = it_.first_gap[s.index() + 1];
+    while (it.gap < end && it_.gaps[std::size_t(it.gap)].from < at_) ++it.gap;
+    if (it.gap >= end || it_.gaps[std::size_t(it.gap)].from != at_) return Choice::kKeep;
+    return decisions_[std::size_t(it.gap)];
+  }
+  // After an op of a rebuild: what nobody needs any more goes.
+  void settle(StorageId s) {
+    State& it = state(s);
+    if (!it.instance.valid() || it.needs > 0 || it_.is_pinned[s.index()]) return;
+    if (it.is_rebuilt) return;
+    const std::int32_t next = next_use(s);
+    const bool keep = next >= 0 && (options_.keep_rebuilt || next == at_ || it.on_host);
+    if (!keep && !graph_.live_at_end(s)) evict(s);
+  }
+
+  void begin_offload(StorageId s) {
+    State& it = state(s);
+    if (it.on_host) {
+      evict(s);
+      return;
+    }
+    emit_copy(StepKind::kOffload, s);
+    it.on_host = true;
+    it.is_leaving = true;
+    leaving_.push_back(s);
+  }
+  bool fetch(StorageId s) {
+    if (!make_room(it_.bytes[s.index()])) return false;
+    make_instance(s);
+    emit_copy(StepKind::kPrefetch, s);
+    return true;
+  }
+  void emit_copy(StepKind kind, StorageId s) {
+    Step step;
+    step.kind = kind;
+    step.instance = state(s).instance;
+    step.tier = tier_of(s, kind);
+    step.cost_ns = it_.device->copy_ns(graph_.size_bytes(s), step.stream(), step.tier);
+    steps().push_back(std::move(step));
+  }
+  // The host first; what does not fit there goes to the file tier.
+  Tier tier_of(StorageId s, StepKind kind) {
+    if (kind == StepKind::kPrefetch)
+      return in_file_.empty() || !in_file_[s.index()] ? Tier::kHost : Tier::kFile;
+    if (counted_on_host_.empty()) counted_on_host_.resize(storages_.size());
+    if (in_file_.empty()) in_file_.resize(storages_.size());
+    if (counted_on_host_[s.index()]) return in_file_[s.index()] ? Tier::kFile : Tier::kHost;
+    counted_on_host_[s.index()] = 1;
+    host_used_ += graph_.size_bytes(s);
+    const bool spills = it_.device->host_bytes > 0 && host_used_ > it_.device->host_bytes &&
+                        it_.device->file_write_bytes_per_second > 0;
+    if (spills) {
+      host_used_ -= graph_.size_bytes(s);
+      in_file_[s.index()] = 1;
+    }
+    return spills ? Tier::kFile : Tier::kHost;
+  }
+
+  // --- room -------------------------------------------------------------------------------------
+  bool make_room(std::int64_t need) {
+    while (live_ + need > options_.budget_bytes) {
+      if (!leaving_.empty()) {
+        const StorageId s = leaving_.front();
+        leaving_.pop_front();
+        if (state(s).is_leaving && state(s).instance.valid() && state(s).needs == 0) evict(s);
+        continue;
+      }
+      const StorageId victim = choose_victim();
+      if (!victim.valid()) {
+        result_.needed_bytes = live_ + need;
+        return false;
+      }
+      if (!state(victim).on_host && !may_drop(victim)) {
+        emit_copy(StepKind::kOffload, victim);
+        state(victim).on_host = true;
+      }
+      evict(victim);
+    }
+    return true;
+  }
+  bool may_drop(StorageId s) {
+    return options_.may_recompute && it_.expiry[s.index()] >= next_use(s);
+  }
+  bool may_copy(StorageId s) const {
+    return options_.may_offload && it_.device->can_copy() && graph_.size_bytes(s) > 0;
+  }
+
+  StorageId choose_victim() {
+    StorageId best;
+    double best_score = std::numeric_limits<double>::infinity();
+    for (const StorageId s : resident_) {
+      State& it = state(s);
+      if (it.needs > 0 || it.is_rebuilt || it_.bytes[s.index()] == 0) continue;
+      const std::int32_t next = next_use(s);
+      if (next < 0 || next == at_) continue;
+      const bool drops = may_drop(s);
+      if (!it.on_host && !drops && !may_copy(s)) continue;
+      const double score = victim_score(s, next, drops);
+      if (score < best_score || (score == best_score && s < best)) {
+        best_score = score;
+        best = s;
+      }
+    }
+    return best;
+  }
+  double victim_score(StorageId s, std::int32_t next, bool drops) {
+    const State& it = state(s);
+    const double bytes = static_cast<double>(it_.bytes[s.index()]);
+    const double idle =
+        it_.start_ns[std::size_t(at_)] - it_.start_ns[std::size_t(std::max(0, it.last_touch))] + 1;
+    if (options_.rule == VictimRule::kLeastRecent) return 1 / idle;
+    double restore = 0;
+    if (it.on_host) {
+      restore = it_.device->copy_ns(graph_.size_bytes(s), Stream::kCopyIn, Tier::kHost);
+    } else {
+      restore = std::numeric_limits<double>::infinity();
+      if (drops) restore = rebuild_cost(s);
+      if (may_copy(s))
+        restore = std::min(
+            restore, 2 * it_.device->copy_ns(graph_.size_bytes(s), Stream::kCopyOut, Tier::kHost));
+    }
+    const double distance =
+        options_.rule == VictimRule::kDtr
+            ? idle
+            : it_.start_ns[std::size_t(next)] - it_.start_ns[std::size_t(at_)] + 1;
+    return restore / (bytes * distance);
+  }
+  // Its own writers and, one level down, those of what they need and is not there.
+  double rebuild_cost(StorageId s) {
+    double cost = it_.rebuild_ns[s.index()];
+    for (const OpId w : it_.writers[s.index()])
+      for (const ValueId v : graph_.operands(w)) {
+        const StorageId q = graph_.storage(v);
+        if (q != s && !it_.is_pinned[q.index()] && is_missing(q)) cost += it_.rebuild_ns[q.index()];
+      }
+    return cost;
+  }
+
+  // --- instances --------------------------------------------------------------------------------
+  InstanceId make_instance(StorageId s) {
+    State& it = state(s);
+    it.instance = InstanceId(result_.plan.instances.size());
+    it.is_leaving = false;
+    result_.plan.instances.push_back({s, 0});
+    live_ += it_.bytes[s.index()];
+    result_.plan.peak_bytes = std::max(result_.plan.peak_bytes, live_);
+    if (!it_.is_pinned[s.index()]) {
+      it.resident_at = static_cast<std::int32_t>(resident_.size());
+      resident_.push_back(s);
+    }
+    return it.instance;
+  }
+  void forget(StorageId s) {
+    State& it = state(s);
+    it.instance = InstanceId();
+    it.is_leaving = false;
+    if (it.resident_at == kNone) return;
+    const StorageId last = resident_.back();
+    resident_[std::size_t(it.resident_at)] = last;
+    state(last).resident_at = it.resident_at;
+    resident_.pop_back();
+    it.resident_at = kNone;
+  }
+  void evict(StorageId s) {
+    emit_free(state(s).instance);
+    live_ -= it_.bytes[s.index()];
+    forget(s);
+  }
+  void emit_free(InstanceId id) {
+    Step step;
+    step.kind = StepKind::kFree;
+    step.instance = id;
+    steps().push_back(std::move(step));
+  }
+
+  void finish() {
+    for (std::size_t i = 0; i < storages_.size(); ++i) {
+      const StorageId s(i);
+      if (storages_[i].instance.valid() && (!graph_.live_at_end(s) || it_.is_streamed[i])) evict(s);
+    }
+    PLIMSOLL_CHECK(!overrun_, "a replayed plan holds more than its budget");
+    drop_useless_copies(it_, result_.plan);
+    count_copies();
+    if (it_.device->can_copy()) hoist_prefetches(it_, result_.plan, options_.budget_bytes);
+    result_.estimated_ns = estimate_ns(it_, result_.plan);
+  }
+
+  void count_copies() {
+    for (const Step& step : steps()) {
+      if (step.kind != StepKind::kOffload && step.kind != StepKind::kPrefetch) continue;
+      (step.kind == StepKind::kOffload ? result_.offloaded_bytes : result_.prefetched_bytes) +=
+          graph_.size_bytes(result_.plan.instances[step.instance.index()].storage);
+    }
+  }
+
+  const Problem& it_;
+  const graph::Graph& graph_;
+  const Decisions& decisions_;
+  const ReplayOptions& options_;
+  std::vector<State> storages_;
+  std::vector<StorageId> resident_;  // that may be evicted at some time
+  std::deque<StorageId> leaving_;    // in the order their copies were issued
+  std::vector<StorageId> wanted_;
+  std::vector<OpId> to_run_;
+  std::vector<InstanceId> temporaries_;
+  std::vector<std::uint8_t> counted_on_host_, in_file_;
+  OpId last_run_;
+  std::vector<std::int32_t> op_epoch_;
+  std::int32_t epoch_ = 0;
+  std::int32_t at_ = 0;
+  std::int64_t live_ = 0;
+  std::int64_t host_used_ = 0;
+  std::int64_t recompute_limit_ = 0;
+  bool overrun_ = false;
+  ReplayResult result_;
+};
+
+}  // namespace
+
+ReplayResult replay(const Problem& problem, const Decisions& decisions,
+                    const ReplayOptions& options) {
+  return Replayer(problem, decisions, options).run();
+}
+
+}  // namespace plimsoll::plan

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns decisions into a plan's steps inside a budget of live bytes.
+//
+// Nouns: ReplayOptions, ReplayResult.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plimsoll/plan/plan.h"
+
+#include "problem.h"
+
+namespace plimsoll::plan {
+
+// Whom to evict where the decisions alone do not keep the budget: the smallest score goes first.
+enum class VictimRule : std::uint8_t {
+  kNextUse,      // cost to restore / (bytes x time to the next use)
+  kDtr,          // cost to rebuild with missing neighbours / (bytes x time since the last use)
+  kLeastRecent,  // time since the last use, by copy
+};
+
+struct ReplayOptions {
+  std::int64_t budget_bytes = 0;
+  bool may_recompute = true;
+  bool may_offload = true;
+  bool keep_rebuilt = true;    // what was rebuilt on the way stays for its own next use
+  bool free_after_use = true;  // off: everything stays to the end of the step
+  VictimRule rule = VictimRule::kNextUse;
+  std::int64_t recompute_limit = 0;  // ops run again before it gives up; 0: 40 x ops + 1000
+};
+
+struct ReplayResult {
+  bool feasible = false;
+  Plan plan;  // without addresses and waits
+  double estimated_ns = 0;
+  std::int64_t recomputed_ops = 0;
+  std::int64_t offloaded_bytes = 0;
+  std::int64_t prefetched_bytes = 0;
+  // Where it is not feasible: the position, and the bytes that would have been needed there.
+  std::int32_t failed_at = -1;
+  std::int64_t needed_bytes = 0;
+};
+
+// Cost: O(steps + touches), and O(resident storages) for every eviction no decision foresaw.
+// Deterministic. A plan that comes back feasible never holds more than the budget.
+ReplayResult replay(const Problem& problem, const Decisions& decisions,
+                    const ReplayOptions& options);
+
+// Takes out copies to the host that nothing fetches, because in the end there was room.
+void drop_useless_copies(const Problem& problem, Plan& plan);
+
+// Moves every prefetch as early as the budget allows and its copy engine needs. Cost: O(steps x
+// distance moved).
+void hoist_prefetches(const Problem& problem, Plan& plan, std::int64_t budget_bytes);
+
+// The simulated time before addresses are known: bytes that a kFree hands on are waited for by
+// whoever is next.
+double estimate_ns(const Problem& problem, const Plan& plan);
+
+}  // namespace plimsoll::plan

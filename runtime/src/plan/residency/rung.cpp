@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rung.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+
+namespace plimsoll::plan {
+
+using graph::OpId;
+using graph::StorageId;
+
+namespace {
+
+// Gaps up to which the linear program is among the tries.
+constexpr std::size_t kMaxLinear = 160;
+
+bool is_checkpoint_kind(std::string_view kind) {
+  for (const std::string_view part :
+       {"conv", "mm", "linear", "FC", "CONV", "JOIN", "FORK", "add", "cat", "attention"})
+    if (kind.find(part) != std::string_view::npos) return true;
+  return false;
+}
+
+}  // namespace
+
+bool may_recompute(Policy policy) {
+  return policy != Policy::kOffloadOnly && policy != Policy::kNone && policy != Policy::kLiveness;
+}
+
+bool may_offload(Policy policy) {
+  switch (policy) {
+    case Policy::kAuto:
+    case Policy::kSuperNeurons:
+    case Policy::kOffloadOnly:
+    case Policy::kBaselineCapuchin:
+    case Policy::kBaselinePofo:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Rung::Rung(const Problem& problem, const std::vector<double>& drop_ns, Policy policy,
+           std::int64_t budget_bytes, int evaluations)
+    : it_(problem),
+      drop_ns_(drop_ns),
+      policy_(policy),
+      budget_bytes_(budget_bytes),
+      left_(evaluations) {}
+
+void Rung::try_decisions(const Decisions& decisions, const ReplayOptions& options) {
+  --left_;
+  ReplayResult result = replay(it_, decisions, options);
+  if (!result.feasible) return;
+  if (best_ && best_->replay.estimated_ns <= result.estimated_ns) return;
+  best_ = RungResult{decisions, options, std::move(result)};
+}
+
+namespace {
+
+ReplayOptions options_for(Policy policy, std::int64_t budget_bytes, std::size_t ops) {
+  ReplayOptions options;
+  options.budget_bytes = budget_bytes;
+  options.may_recompute = may_recompute(policy);
+  options.may_offload = may_offload(policy);
+  options.recompute_limit = 12 * static_cast<std::int64_t>(ops) + 1000;
+  if (policy == Policy::kBaselineDtr) options.rule = VictimRule::kDtr;
+  return options;
+}
+
+}  // namespace
+
+void Rung::try_mix(double copies, double margin, OffloadOrder order) {
+  if (is_spent()) return;
+  const bool copying = may_offload(policy_) && it_.device->can_copy();
+  if (!copying && copies > 0) return;
+  ChooseOptions choose;
+  choose.target_bytes =
+      it_.pinned_bytes +
+      static_cast<std::int64_t>(margin * static_cast<double>(budget_bytes_ - it_.pinned_bytes));
+  const double bandwidth =
+      std::min(it_.device->copy_out_bytes_per_second, it_.device->copy_in_bytes_per_second);
+  choose.offload_bytes =
+      static_cast<std::int64_t>(std::min(1e17, copies * bandwidth * it_.total_ns * 1e-9));
+  choose.may_recompute = may_recompute(policy_);
+  choose.offload_order = order;
+  try_decisions(choose_greedily(it_, drop_ns_, choose),
+                options_for(policy_, budget_bytes_, it_.order.size()));
+}
+
+void Rung::try_first_mixes() {
+  const double many = 1e6;
+  const OffloadOrder order = policy_ == Policy::kBaselineCapuchin ? OffloadOrder::kLongest
+                             : policy_ == Policy::kBaselinePofo   ? OffloadOrder::kEarliest
+                                                                  : OffloadOrder::kDearest;
+  const double margin = policy_ == Policy::kBaselineCapuchin ? 1.0 : 0.9;
+  if (policy_ == Policy::kOffloadOnly) {
+    for (const double m : {1.0, 0.9, 0.75, 0.5}) try_mix(many, m, order);
+    return;
+  }
+  const std::pair<double, double> mixes[] = {
+      {0.6, 0.9},  {0, 0.9},   {0.9, 0.9}, {0.3, 0.9},  {0.6, 0.7}, {many, 0.8}, {0, 0.7},
+      {0.9, 0.98}, {0, 0.98},  {0.6, 0.5}, {1.3, 0.9},  {0.3, 0.7}, {0.9, 0.6},  {0, 0.5},
+      {many, 0.4}, {0.1, 0.9}, {0.3, 0.5}, {0.6, 0.98}, {0, 0.3},   {0.9, 0.3}};
+  const bool fixed = policy_ == Policy::kBaselineCapuchin || policy_ == Policy::kBaselinePofo;
+  for (const auto& [copies, target] : mixes) {
+    if (fixed && target != 0.9 && target != 0.7) continue;
+    try_mix(copies, fixed ? std::min(1.0, margin * target / 0.9) : target, order);
+  }
+}
+
+void Rung::try_chen() {
+  std::vector<StorageId> made;  // by the forward pass, in order
+  std::vector<std::int32_t> rank(it_.bytes.size(), -1);
+  for (const OpId o : it_.order)
+    for (const StorageId s : it_.graph->touched(o))
+      if (it_.first_gap[s.index() + 1] > it_.first_gap[s.index()] && rank[s.index()] < 0 &&
+          it_.graph->phase(o) == graph::Phase::kForward) {
+        rank[s.index()] = static_cast<std::int32_t>(made.size());
+        made.push_back(s);
+      }
+  const auto root = static_cast<std::int32_t>(std::lround(std::sqrt(double(made.size()))));
+  for (const std::int32_t k : {root, root / 2, 2 * root, 2, 4, 8, 16, 32, 64, 3}) {
+    if (k < 2 || is_spent()) continue;
+    Decisions decisions(it_.gaps.size(), Choice::kKeep);
+    for (std::size_t g = 0; g < it_.gaps.size(); ++g) {
+      const std::int32_t r = rank[it_.gaps[g].storage.index()];
+      if (r >= 0 && r % k != 0 && std::isfinite(drop_ns_[g])) decisions[g] = Choice::kDrop;
+    }
+    try_decisions(decisions, options_for(policy_, budget_bytes_, it_.order.size()));
+  }
+}
+
+void Rung::try_superneurons() {
+  Decisions decisions(it_.gaps.size(), Choice::kKeep);
+  for (std::size_t g = 0; g < it_.gaps.size(); ++g) {
+    const auto writers = it_.writers[it_.gaps[g].storage.index()];
+    if (writers.empty() || it_.graph->phase(writers[0]) != graph::Phase::kForward) continue;
+    const bool checkpoint = is_checkpoint_kind(it_.graph->kind(writers[0]));
+    if (checkpoint || !std::isfinite(drop_ns_[g])) {
+      decisions[g] = it_.device->can_copy() ? Choice::kOffload : Choice::kKeep;
+    } else {
+      decisions[g] = Choice::kDrop;
+    }
+  }
+  ReplayOptions options = options_for(policy_, budget_bytes_, it_.order.size());
+  try_decisions(decisions, options);
+  options.keep_rebuilt = false;  // memory-centric
+  try_decisions(decisions, options);
+}
+
+std::vector<std::size_t> Rung::moved_by_cost() const {
+  std::vector<std::size_t> moved;
+  for (std::size_t g = 0; g < it_.gaps.size(); ++g)
+    if (best_->decisions[g] != Choice::kKeep) moved.push_back(g);
+  const auto cost = [&](std::size_t g) {
+    return best_->decisions[g] == Choice::kDrop
+               ? drop_ns_[g]
+               : it_.device->copy_ns(it_.bytes[it_.gaps[g].storage.index()], Stream::kCopyIn,
+                                     Tier::kHost);
+  };
+  std::stable_sort(moved.begin(), moved.end(),
+                   [&](std::size_t a, std::size_t b) { return cost(a) > cost(b); });
+  return moved;
+}
+
+void Rung::try_flipped(const std::vector<std::size_t>& gaps, Choice choice) {
+  if (is_spent() || !best_) return;
+  if (choice == Choice::kOffload && (!may_offload(policy_) || !it_.device->can_copy())) return;
+  if (choice == Choice::kDrop && !may_recompute(policy_)) return;
+  Decisions decisions = best_->decisions;
+  bool changed = false;
+  for (const std::size_t g : gaps) {
+    if (decisions[g] == choice || (choice == Choice::kDrop && !std::isfinite(drop_ns_[g])))
+      continue;
+    decisions[g] = choice;
+    changed = true;
+  }
+  const ReplayOptions options = best_->options;
+  if (changed) try_decisions(decisions, options);
+}
+
+// All moved gaps whose storages the same kind of op wrote, at once.
+void Rung::flip_groups() {
+  std::map<std::pair<std::string_view, Choice>, std::vector<std::size_t>> groups;
+  for (const std::size_t g : moved_by_cost()) {
+    const auto writers = it_.writers[it_.gaps[g].storage.index()];
+    const std::string_view kind = writers.empty() ? "" : it_.graph->kind(writers[0]);
+    groups[{kind, best_->decisions[g]}].push_back(g);
+  }
+  for (const auto& [key, gaps] : groups) {
+    try_flipped(gaps, key.second == Choice::kDrop ? Choice::kOffload : Choice::kDrop);
+    try_flipped(gaps, Choice::kKeep);
+  }
+}
+
+// The dearest moves first, in chunks that shrink.
+void Rung::flip_chunks() {
+  for (std::size_t parts = 4; !is_spent() && parts <= 1024; parts *= 2) {
+    const std::vector<std::size_t> moved = moved_by_cost();
+    if (moved.empty()) return;
+    const std::size_t chunk = std::max<std::size_t>(1, moved.size() / parts);
+    const std::size_t tries = std::min<std::size_t>(parts, moved.size() / chunk);
+    for (std::size_t i = 0; i < tries && !is_spent(); ++i) {
+      const std::vector<std::size_t> gaps(
+          moved.begin() + static_cast<std::ptrdiff_t>(i * chunk),
+          moved.begin() + static_cast<std::ptrdiff_t>((i + 1) * chunk));
+      try_flipped(gaps, Choice::kKeep);
+      try_flipped(gaps,
+                  best_->decisions[gaps[0]] == Choice::kDrop ? Choice::kOffload : Choice::kDrop);
+    }
+    if (chunk == 1) return;
+  }
+}
+
+std::optional<RungResult> Rung::search(const Decisions& warm) {
+  const ReplayOptions plain = options_for(policy_, budget_bytes_, it_.order.size());
+  if (!warm.empty()) try_decisions(warm, plain);
+  switch (policy_) {
+    case Policy::kBaselineChen:
+      try_chen();
+      return std::move(best_);
+    case Policy::kSuperNeurons:
+      try_superneurons();
+      return std::move(best_);
+    case Policy::kBaselineDtr:
+      try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), plain);
+      return std::move(best_);
+    case Policy::kBaselineCapuchin:
+    case Policy::kBaselinePofo:
+      try_first_mixes();
+      return std::move(best_);
+    case Policy::kBaselineCheckmate:
+      for (const double margin : {1.0, 0.9, 0.8}) {
+        const auto target =
+            it_.pinned_bytes + static_cast<std::int64_t>(
+                                   margin * static_cast<double>(budget_bytes_ - it_.pinned_bytes));
+        try_decisions(choose_by_linear_program(it_, drop_ns_, target, true, false).decisions,
+                      plain);
+      }
+      return std::move(best_);
+    default:
+      break;
+  }
+  const int all = left_;
+  left_ = std::max(1, all / 2);
+  try_first_mixes();
+  left_ += all - std::max(1, all / 2);
+  if (!is_spent()) try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), plain);
+  if (it_.gaps.size() <= kMaxLinear && !is_spent()) {
+    const LinearChoice linear = choose_by_linear_program(
+        it_, drop_ns_, budget_bytes_, may_recompute(policy_), may_offload(policy_));
+    if (linear.solved) try_decisions(linear.decisions, plain);
+  }
+  if (!best_) return {};
+  if (may_recompute(policy_) && !is_spent()) {
+    ReplayOptions other = best_->options;
+    other.keep_rebuilt = !other.keep_rebuilt;
+    const Decisions decisions = best_->decisions;
+    try_decisions(decisions, other);
+  }
+  flip_groups();
+  flip_chunks();
+  return std::move(best_);
+}
+
+std::optional<RungResult> Rung::find_any() {
+  if (policy_ != Policy::kAuto && policy_ != Policy::kOffloadOnly &&
+      policy_ != Policy::kRecomputeOnly)
+    return search({});
+  const auto found = [&] { return best_.has_value(); };
+  for (const double margin : {0.5, 0.8, 0.1}) {
+    for (const double copies : {1e6, 0.0}) {
+      left_ = 1;
+      try_mix(copies, margin, OffloadOrder::kDearest);
+      if (found()) return std::move(best_);
+    }
+  }
+  ReplayOptions options = options_for(policy_, budget_bytes_, it_.order.size());
+  try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), options);
+  if (found()) return std::move(best_);
+  options.keep_rebuilt = false;
+  try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), options);
+  if (!found()) try_superneurons();
+  return std::move(best_);
+}
+
+}  // namespace plimsoll::plan

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search at one budget: many decisions, the fastest replay wins.
+//
+// Nouns: Rung, RungResult.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "plimsoll/plan/residency.h"
+
+#include "choose.h"
+#include "replay.h"
+
+namespace plimsoll::plan {
+
+struct RungResult {
+  Decisions decisions;
+  ReplayOptions options;
+  ReplayResult replay;
+};
+
+// Which moves a policy has.
+bool may_recompute(Policy policy);
+bool may_offload(Policy policy);
+
+class Rung {
+ public:
+  Rung(const Problem& problem, const std::vector<double>& drop_ns, Policy policy,
+       std::int64_t budget_bytes, int evaluations);
+
+  // The fastest found, `warm` among what is tried (empty: none). Nothing where no try fits.
+  std::optional<RungResult> search(const Decisions& warm);
+  // Stops at the first that fits; tries what holds the least.
+  std::optional<RungResult> find_any();
+
+ private:
+  void try_decisions(const Decisions& decisions, const ReplayOptions& options);
+  void try_mix(double copies, double margin, OffloadOrder order);
+  void try_first_mixes();
+  void try_chen();
+  void try_superneurons();
+  void flip_groups();
+  void flip_chunks();
+  void try_flipped(const std::vector<std::size_t>& gaps, Choice choice);
+  std::vector<std::size_t> moved_by_cost() const;
+  bool is_spent() const { return left_ <= 0; }
+
+  const Problem& it_;
+  const std::vector<double>& drop_ns_;
+  Policy policy_;
+  std::int64_t budget_bytes_;
+  int left_;
+  std::optional<RungResult> best_;
+};
+
+}  // namespace plimsoll::plan
