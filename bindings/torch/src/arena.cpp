@@ -451,6 +451,13 @@ double Arena::eviction_cost(pool::BlockId block) const {
   return tracker_.eviction_cost(managed->track, host_copy);
 }
 
+double Arena::slide_cost(std::int64_t bytes) const {
+  // A slide copies once and brings no room: dearer than what the plan moves anyway, cheaper than to
+  // evict what will be used within the step.
+  constexpr double kOperatorsGained = 10000;
+  return static_cast<double>(bytes) / kOperatorsGained;
+}
+
 void Arena::pin(c10::StorageImpl* storage) {
   const Lock lock(*this);
   ManagedStorage* managed = find(storage);

@@ -99,7 +99,8 @@ class Arena final : public ArenaSource,
   SessionReport report() const;
   void reset_peak();
   const std::shared_ptr<const KnownStep> last_known() const;
-  std::int64_t plan_budget_bytes() const;
+  // The budget less what is pinned outside of the arena.
+  std::int64_t movable_budget_bytes() const;
   std::vector<SessionEvent> take_events();
   void add_event(SessionEvent event);
   std::int64_t now_ns() const;
@@ -109,6 +110,7 @@ class Arena final : public ArenaSource,
   void deallocate(void* address) noexcept override;
   // EvictionPolicy. Called by the pool under the lock.
   double eviction_cost(pool::BlockId block) const override;
+  double slide_cost(std::int64_t bytes) const override;
 
  private:
   friend struct ManagedStorage;
@@ -169,6 +171,7 @@ class Arena final : public ArenaSource,
   std::string peak_op_;
   std::int64_t step_out_start_ = 0;
   std::int64_t step_in_start_ = 0;
+  std::int64_t step_slid_start_ = 0;
   SessionReport last_step_;
   std::vector<SessionEvent> events_;
   std::int64_t step_start_ns_ = 0;

@@ -21,6 +21,7 @@ void Arena::begin_step() {
   const pool::PoolStatistics stats = pool_->stats();
   step_out_start_ = stats.offloaded_bytes;
   step_in_start_ = stats.prefetched_bytes;
+  step_slid_start_ = stats.slid_bytes;
   events_.clear();
   step_start_ns_ = 0;
   step_start_ns_ = now_ns();
@@ -38,7 +39,7 @@ void Arena::drop_expired_foreign() noexcept {
   for (ManagedStorage* managed : expired) unmanage(managed);
 }
 
-std::int64_t Arena::plan_budget_bytes() const {
+std::int64_t Arena::movable_budget_bytes() const {
   return options_.budget_bytes - pool_->stats().foreign_bytes;
 }
 
@@ -49,11 +50,19 @@ void Arena::end_step(bool is_complete) {
   const pool::PoolStatistics stats = pool_->stats();
   last_step_.offloaded_bytes = stats.offloaded_bytes - step_out_start_;
   last_step_.prefetched_bytes = stats.prefetched_bytes - step_in_start_;
+  last_step_.slid_bytes = stats.slid_bytes - step_slid_start_;
   last_step_.persistent_bytes = 0;
   for (const auto& [storage, managed] : managed_) {
     last_step_.persistent_bytes += managed->track.bytes;
   }
-  tracker_.end_step(is_complete, plan_budget_bytes());
+  // The plan counts bytes, not addresses: what it leaves free is there so that holes need not be
+  // joined by slides at every turn. Measured: at 0 % the slides of a tight ResNet-50 step move five
+  // times what the plan moves, at 2.5 % as much as it moves.
+  constexpr std::int64_t kSlackDivisor = 40;
+  const std::int64_t movable = movable_budget_bytes();
+  tracker_.end_step(is_complete, movable - movable / kSlackDivisor);
+  const auto known = tracker_.last_known();
+  last_step_.planned_bytes = known != nullptr ? known->swaps().moved_bytes() : 0;
   if (!is_complete) return;
   const StepRecording& recording = tracker_.recording();
   last_step_.operators = recording.op_count();

@@ -64,6 +64,10 @@ void run_composite(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   op.redispatchBoxed(below(keys), stack);
 }
 
+void Interposer::see_this_thread(bool wanted) {
+  c10::impl::tls_set_dispatch_key_included(kKey, wanted);
+}
+
 void Interposer::refuse_second() {
   if (g_listener.load() == nullptr) return;
   throw InvalidArgument("a session is open already in this process; end it before the next");
@@ -78,11 +82,11 @@ Interposer::Interposer(OperatorListener* listener) {
     g_listener.store(nullptr);
     throw Unsupported(std::string("LibTorch refuses the operator interposer: ") + error.what());
   }
-  c10::impl::tls_set_dispatch_key_included(kKey, true);
+  see_this_thread(true);
 }
 
 Interposer::~Interposer() {
-  c10::impl::tls_set_dispatch_key_included(kKey, false);
+  see_this_thread(false);
   g_listener.store(nullptr);
 }
 

@@ -41,6 +41,8 @@ class Interposer {
   // Errors: InvalidArgument where another one lives; Unsupported where the key cannot be had.
   explicit Interposer(OperatorListener* listener);
   ~Interposer();
+  // Switches the seeing of this thread's operators off and on while an interposer lives.
+  static void see_this_thread(bool wanted);
   // Throws InvalidArgument where an interposer lives.
   static void refuse_second();
   Interposer(const Interposer&) = delete;

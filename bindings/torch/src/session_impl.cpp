@@ -153,6 +153,15 @@ Step Session::step() {
   return Step(impl_.get());
 }
 
+Pause::Pause() { detail::Interposer::see_this_thread(false); }
+
+Pause::~Pause() { detail::Interposer::see_this_thread(true); }
+
+Pause Session::pause() {
+  if (impl_->is_in_step()) throw InvalidArgument("Session::pause: a step is open; end it first");
+  return Pause();
+}
+
 void Session::pin(const at::Tensor& tensor) {
   if (auto* storage = detail::storage_of(tensor)) impl_->arena().pin(storage);
 }

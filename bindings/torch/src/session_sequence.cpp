@@ -10,7 +10,7 @@ namespace plimsoll {
 std::int64_t Session::moved_lower_bound_bytes() const {
   const auto known = impl_->arena().last_known();
   if (known == nullptr) return 0;
-  return plan::swap_lower_bound(known->sequence(), impl_->arena().plan_budget_bytes()).bytes;
+  return plan::swap_lower_bound(known->sequence(), impl_->arena().movable_budget_bytes()).bytes;
 }
 
 std::string Session::access_sequence_json() const {

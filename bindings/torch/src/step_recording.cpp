@@ -34,6 +34,18 @@ bool is_held_over(const StepRecording& recording, const RecordedSlot& slot) {
          recording.slots[static_cast<std::size_t>(slot.previous)].is_alive_at_end;
 }
 
+// A plan for a little less is a plan for this budget too, and sometimes the better one: the planner
+// is a heuristic, and not monotone to the last percent.
+plan::SwapPlan best_swaps(const plan::AccessSequence& sequence, std::int64_t budget_bytes) {
+  plan::SwapPlan best = plan::plan_swaps(sequence, budget_bytes);
+  for (const std::int64_t divisor : {200, 100, 50}) {
+    if (!best.is_feasible || best.moved_bytes() == 0) break;
+    plan::SwapPlan other = plan::plan_swaps(sequence, budget_bytes - budget_bytes / divisor);
+    if (other.is_feasible && other.moved_bytes() < best.moved_bytes()) best = std::move(other);
+  }
+  return best;
+}
+
 }  // namespace
 
 void StepRecording::clear() {
@@ -130,7 +142,7 @@ KnownStep::KnownStep(StepRecording recording, std::int64_t plan_budget_bytes)
     : recording_(std::move(recording)),
       lifetimes_hash_(recording_.lifetimes_hash()),
       sequence_(recording_.to_sequence()),
-      swaps_(plan::plan_swaps(sequence_, plan_budget_bytes)) {
+      swaps_(best_swaps(sequence_, plan_budget_bytes)) {
   const std::size_t count = recording_.ops.size();
   std::vector<std::pair<Slot, std::int64_t>> uses;
   for (std::size_t op = 0; op < count; ++op) {

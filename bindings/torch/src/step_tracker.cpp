@@ -163,7 +163,7 @@ void StepTracker::forget(Track& track) {
 double StepTracker::eviction_cost(const Track& track, plan::HostCopy host_copy) const {
   // Below any real cost, and larger for more bytes: what the plan lets go leaves first, the
   // smallest sufficient part of it.
-  constexpr double kPlanned = 1e-9;
+  constexpr double kPlanned = 1e-15;
   if (following_ != nullptr) {
     const bool touched = track.step == step_;
     const bool provisional = !touched && track.step == step_ - 1 && following_ == last_known_;
@@ -174,7 +174,10 @@ double StepTracker::eviction_cost(const Track& track, plan::HostCopy host_copy) 
       const bool lives_on = slot.existed && slot.is_alive_at_end;
       const std::int64_t distance =
           following_->ops_until_use(track.slot, std::max<std::int64_t>(current_op(), -1), lives_on);
-      return plan::next_use_cost(track.bytes, std::max<std::int64_t>(distance, 1), host_copy);
+      // Never used again, and yet the plan keeps it: it will be freed soon, for nothing.
+      const std::int64_t horizon = 2 * following_->recording().op_count();
+      return plan::next_use_cost(track.bytes, std::clamp<std::int64_t>(distance, 1, horizon),
+                                 host_copy);
     }
     // Not of this step at all, so far: as if it were used a step from now.
     return plan::next_use_cost(track.bytes, following_->recording().op_count(), host_copy);

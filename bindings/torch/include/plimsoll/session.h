@@ -81,6 +81,9 @@ struct SessionReport {
   // Bytes moved in the last step.
   std::int64_t offloaded_bytes = 0;
   std::int64_t prefetched_bytes = 0;
+  std::int64_t slid_bytes = 0;  // inside the arena, to make room in one piece
+  // What the plan for the last step's sequence moves per step; 0 where there is no plan.
+  std::int64_t planned_bytes = 0;
   std::int64_t host_bytes = 0;  // what the host tier holds now
   std::int64_t file_bytes = 0;  // what the file tier holds now
   std::int64_t steps = 0;
@@ -119,6 +122,19 @@ class Step {
   int exceptions_;
 };
 
+// While it lives, this thread's operators are not seen: they run as stock, cost nothing extra, and
+// must not touch tensors of the session. For measuring beside stock. Made by Session::pause() only.
+class Pause {
+ public:
+  ~Pause();
+  Pause(const Pause&) = delete;
+  Pause& operator=(const Pause&) = delete;
+
+ private:
+  friend class Session;
+  Pause();
+};
+
 // A hard budget over the LibTorch code of one thread (the autograd engine's threads included).
 //
 // Ownership: holds no tensor. Ending the session moves every storage it took over back to ordinary
@@ -140,6 +156,8 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   [[nodiscard]] Step step();
+  // Errors: InvalidArgument inside a step.
+  [[nodiscard]] Pause pause();
 
   // Brings the tensor's storage into the arena and keeps it at one address until unpin() or the
   // end of the session. Its bytes count as pinned.
