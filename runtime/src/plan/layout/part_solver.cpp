@@ -2,6 +2,7 @@
 #include "plan/layout/part_solver.h"
 
 #include <algorithm>
+#include <array>
 #include <random>
 
 #include "plan/layout/local.h"
@@ -12,11 +13,24 @@ namespace {
 // Above this many pairs (or this many times more pairs than a node should look at) the exact search
 // would be all set-up.
 constexpr std::int64_t kMostPairs = 2'000'000;
-constexpr std::int64_t kFirstNodes = 2'000;
 constexpr std::int64_t kFirstMoves = 20;
-// Orders 0 to 7 with three rules for the section; then the same, shuffled a little more each time.
-constexpr std::size_t kPlainVariants = 24;
 constexpr std::size_t kMostRounds = 40;
+
+struct VariantName {
+  std::int32_t section_choice;
+  GreedyOrder order;
+};
+// Every order with every rule for the section; first those that solve something the others do not.
+constexpr std::array<VariantName, 24> kVariants = {{
+    {2, GreedyOrder::kBusiestSize}, {0, GreedyOrder::kEnd},         {0, GreedyOrder::kLength},
+    {2, GreedyOrder::kLength},      {0, GreedyOrder::kBusiestArea}, {2, GreedyOrder::kSize},
+    {0, GreedyOrder::kBusiestSize}, {2, GreedyOrder::kBegin},       {0, GreedyOrder::kSize},
+    {2, GreedyOrder::kArea},        {0, GreedyOrder::kBegin},       {2, GreedyOrder::kBusiestArea},
+    {0, GreedyOrder::kRootArea},    {2, GreedyOrder::kEnd},         {0, GreedyOrder::kArea},
+    {2, GreedyOrder::kRootArea},    {1, GreedyOrder::kSize},        {1, GreedyOrder::kLength},
+    {1, GreedyOrder::kBusiestArea}, {1, GreedyOrder::kRootArea},    {1, GreedyOrder::kArea},
+    {1, GreedyOrder::kBegin},       {1, GreedyOrder::kBusiestSize}, {1, GreedyOrder::kEnd},
+}};
 
 }  // namespace
 
@@ -43,7 +57,8 @@ void PartSolver::improve(std::int64_t goal, Effort& effort) {
                           SectionSearch::count_pairs(part_.instance) <= kMostPairs;
   const bool may_move =
       options_.algorithm == LayoutAlgorithm::kAuto || options_.algorithm == LayoutAlgorithm::kLocal;
-  std::int64_t nodes = kFirstNodes;
+  // Enough for a dive and a few steps back.
+  std::int64_t nodes = 2 * static_cast<std::int64_t>(part_.instance.items.size()) + 100;
   std::int64_t moves = kFirstMoves;
   for (std::size_t round = 0; round < kMostRounds && !is_done(goal); ++round) {
     const Effort before = effort;
@@ -52,7 +67,7 @@ void PartSolver::improve(std::int64_t goal, Effort& effort) {
     stop_check(effort);
     if (effort.was_stopped) return;
     if (effort.nodes == before.nodes && effort.moves == before.moves) return;
-    nodes *= 4;
+    nodes *= 2;
     moves *= 2;
   }
 }
@@ -62,7 +77,7 @@ std::vector<std::int64_t> PartSolver::targets(std::int64_t goal) const {
   const std::int64_t low = lower_bound_;
   const std::int64_t high = goal > low ? goal : best_.height - 1;
   std::vector<std::int64_t> result{low};
-  for (const std::int64_t part : {8, 4, 2, 1}) {
+  for (const std::int64_t part : {4, 2, 1}) {
     const std::int64_t target = std::min(best_.height - 1, low + (high - low) / part);
     if (target > result.back()) result.push_back(target);
   }
@@ -72,11 +87,12 @@ std::vector<std::int64_t> PartSolver::targets(std::int64_t goal) const {
 SearchVariant PartSolver::variant(std::size_t number) const {
   SearchVariant result;
   const std::size_t n = part_.instance.items.size();
-  const std::vector<std::int32_t>& order = orders_[number % orders_.size()];
-  result.section_choice = static_cast<std::int32_t>(number / orders_.size() % 3);
+  const VariantName& name = kVariants[number % kVariants.size()];
+  const std::vector<std::int32_t>& order = orders_[static_cast<std::size_t>(name.order)];
+  result.section_choice = name.section_choice;
   std::vector<double> key(n);
   std::mt19937_64 random(options_.seed + number);
-  const auto shuffle = static_cast<double>(number / kPlainVariants) * 0.02;
+  const auto shuffle = static_cast<double>(number / kVariants.size()) * 0.02;
   for (std::size_t k = 0; k < n; ++k) {
     const double noise = static_cast<double>(random() % 65536) / 65536.0;
     key[static_cast<std::size_t>(order[k])] =
@@ -125,18 +141,20 @@ bool PartSolver::search(std::int64_t target, std::size_t number, std::int64_t no
 void PartSolver::search_round(std::int64_t goal, std::int64_t nodes_a_run, Effort& effort) {
   if (!search_) {
     search_ = std::make_unique<SectionSearch>(part_.instance, options_.rules);
+    orders_.resize(kGreedyOrders.size());
     for (const GreedyOrder name : kGreedyOrders)
-      orders_.push_back(greedy_order(part_.instance, name));
+      orders_[static_cast<std::size_t>(name)] = greedy_order(part_.instance, name);
   }
-  // Repeats with what has moved until a whole pass moves nothing.
+  // Starts again with new targets whenever something has moved.
   for (bool has_moved = true; has_moved && !is_done(goal);) {
     has_moved = false;
-    for (const std::int64_t target : targets(goal)) {
-      for (std::size_t number = 0; number < kPlainVariants && !has_moved; ++number) {
+    const std::vector<std::int64_t> heights = targets(goal);
+    for (std::size_t number = 0; number < kVariants.size() && !has_moved; ++number) {
+      for (std::size_t t = 0; t < heights.size() && !has_moved; ++t) {
         if (effort.nodes_left <= 0 || effort.was_stopped) return;
-        has_moved = search(target, number, nodes_a_run, effort);
+        // The first ones of the portfolio go deepest.
+        has_moved = search(heights[t], number, std::max<std::int64_t>(100, nodes_a_run >> (number / 4)), effort);
       }
-      if (has_moved) break;
     }
   }
 }

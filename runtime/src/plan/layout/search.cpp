@@ -10,23 +10,8 @@
 namespace plimsoll::plan::layout_detail {
 namespace {
 
-constexpr std::int64_t kInfinity = std::numeric_limits<std::int64_t>::max() / 4;
-constexpr std::int64_t kWasPlaced = -1;
 constexpr std::size_t kFewestSeen = std::size_t{1} << 10;
 constexpr std::size_t kMostSeen = std::size_t{1} << 20;
-
-// What a state's key is put together from; apart, so that a level cannot cancel an item.
-enum class KeyKind : std::uint64_t { kItem = 1, kLevel = 2, kRange = 3, kTarget = 4 };
-
-std::uint64_t mix(KeyKind kind, std::uint64_t x) {
-  x += static_cast<std::uint64_t>(kind) * 0x9e3779b97f4a7c15ULL;
-  x ^= x >> 32;
-  x *= 0xd6e8feb86659fd93ULL;
-  x ^= x >> 32;
-  x *= 0xd6e8feb86659fd93ULL;
-  x ^= x >> 32;
-  return x;
-}
 
 }  // namespace
 
@@ -73,7 +58,7 @@ SectionSearch::SectionSearch(const Instance& instance, const LayoutSearchRules& 
   item_key_.resize(n);
   first_section_.resize(n);
   for (std::size_t i = 0; i < n; ++i) {
-    item_key_[i] = mix(KeyKind::kItem, i);
+    item_key_[i] = mix_key(KeyKind::kItem, i);
     first_section_[i] = instance.first_section(i);
   }
   // Twins: equal in everything a layout can see.
@@ -94,6 +79,11 @@ SectionSearch::SectionSearch(const Instance& instance, const LayoutSearchRules& 
   }
   level_.resize(sections);
   standing_.resize(sections);
+  level_key_.resize(sections);
+  item_hash_.resize(sections);
+  is_dirty_.resize(sections);
+  dirty_.reserve(sections);
+  lone_.reserve(sections);
   left_.resize(sections);
   count_.resize(sections);
   crossing_.resize(sections);
@@ -139,26 +129,6 @@ void SectionSearch::build_edges() {
   edge_begin_[n] = static_cast<std::int32_t>(edges_.size());
 }
 
-void SectionSearch::reset(std::int64_t target) {
-  target_ = target;
-  trail_.clear();
-  candidates_.clear();
-  std::fill(left_.begin(), left_.end(), 0);
-  std::fill(count_.begin(), count_.end(), 0);
-  std::fill(crossing_.begin(), crossing_.end(), 0);
-  std::fill(placed_.begin(), placed_.end(), 0);
-  for (std::size_t i = 0; i < instance_.items.size(); ++i) {
-    lowest_[i] = std::max<std::int64_t>(0, instance_.items[i].fixed);
-    for (const Piece& p : instance_.pieces_of(i)) {
-      for (std::int32_t s = p.first; s < p.last; ++s) {
-        left_[static_cast<std::size_t>(s)] += p.high - p.low;
-        ++count_[static_cast<std::size_t>(s)];
-        if (s + 1 < p.last) ++crossing_[static_cast<std::size_t>(s)];
-      }
-    }
-  }
-}
-
 SearchOutcome SectionSearch::run(std::int64_t target, const SearchVariant& variant,
                                  std::int64_t limit, const StopCheck& stop) {
   variant_ = &variant;
@@ -185,124 +155,6 @@ SearchOutcome SectionSearch::run_from_empty(std::int64_t target) {
       return SearchOutcome::kExhausted;
   }
   return solve(0, instance_.sections);
-}
-
-// Notes that a branch needed `height`; always false, for `return refuse(...)`.
-bool SectionSearch::refuse(std::int64_t height) {
-  next_target_ = std::min(next_target_, height);
-  return false;
-}
-
-// Raises an item's lowest offset, if it is lower.
-bool SectionSearch::lift(std::int32_t item, std::int64_t level) {
-  const auto i = static_cast<std::size_t>(item);
-  if (lowest_[i] >= level) return true;
-  const Item& it = instance_.items[i];
-  if (it.fixed >= 0) return false;  // built over: no height helps
-  level = round_up(level, it.alignment);
-  trail_.push_back({item, lowest_[i]});
-  lowest_[i] = level;
-  return level + it.size <= target_ || refuse(level + it.size);
-}
-
-// Wastes a section up to `level`.
-bool SectionSearch::raise(std::int32_t section, std::int64_t level) {
-  const auto s = static_cast<std::size_t>(section);
-  for (std::int32_t k = section_begin_[s]; k < section_begin_[s + 1]; ++k) {
-    const std::int32_t item = section_items_[static_cast<std::size_t>(k)];
-    if (!placed_[static_cast<std::size_t>(item)] && !lift(item, level)) return false;
-  }
-  return true;
-}
-
-// Places an item at its lowest offset.
-bool SectionSearch::place(std::int32_t item) {
-  const auto i = static_cast<std::size_t>(item);
-  const std::int64_t at = lowest_[i];
-  offset_[i] = at;
-  placed_[i] = 1;
-  trail_.push_back({item, kWasPlaced});
-  std::int64_t tallest = at + instance_.items[i].size;
-  for (const Piece& p : instance_.pieces_of(i)) {
-    for (std::int32_t s = p.first; s < p.last; ++s) {
-      const auto u = static_cast<std::size_t>(s);
-      left_[u] -= p.high - p.low;
-      --count_[u];
-      if (s + 1 < p.last) --crossing_[u];
-      if (!instance_.has_windows) tallest = std::max(tallest, at + p.high + left_[u]);
-    }
-  }
-  if (tallest > target_) return refuse(tallest);
-  for (std::int32_t e = edge_begin_[i]; e < edge_begin_[i + 1]; ++e) {
-    const Edge& edge = edges_[static_cast<std::size_t>(e)];
-    if (!placed_[static_cast<std::size_t>(edge.other)] && !lift(edge.other, at + edge.lift))
-      return false;
-  }
-  return true;
-}
-
-void SectionSearch::undo(std::size_t mark) {
-  while (trail_.size() > mark) {
-    const Trail t = trail_.back();
-    trail_.pop_back();
-    const auto i = static_cast<std::size_t>(t.item);
-    if (t.old_lowest != kWasPlaced) {
-      lowest_[i] = t.old_lowest;
-      continue;
-    }
-    placed_[i] = 0;
-    for (const Piece& p : instance_.pieces_of(i)) {
-      for (std::int32_t s = p.first; s < p.last; ++s) {
-        const auto u = static_cast<std::size_t>(s);
-        left_[u] += p.high - p.low;
-        ++count_[u];
-        if (s + 1 < p.last) ++crossing_[u];
-      }
-    }
-  }
-}
-
-// Computes each section's level, which no item left in it can undercut, and the state's key: the
-// items left and the levels say it all, except where alignments or windows take part.
-bool SectionSearch::infer(std::int32_t first, std::int32_t last, std::uint64_t& key) {
-  const bool key_needs_lowest = instance_.has_windows || instance_.has_alignment;
-  key = mix(KeyKind::kRange,
-            static_cast<std::uint64_t>(first) << 32 | static_cast<std::uint32_t>(last)) ^
-        mix(KeyKind::kTarget, static_cast<std::uint64_t>(target_));
-  for (std::int32_t s = first; s < last; ++s) {
-    const auto u = static_cast<std::size_t>(s);
-    if (count_[u] == 0) continue;
-    if (rules_.hatless && count_[u] == 1) {
-      const std::int32_t item = only_item_of(s);
-      if (is_alone(item)) {  // nothing has to stand on it: no choice
-        if (!place(item)) return false;
-        continue;
-      }
-    }
-    std::int64_t level = kInfinity;
-    std::int32_t standing = 0;
-    for (std::int32_t k = section_begin_[u]; k < section_begin_[u + 1]; ++k) {
-      const auto i = static_cast<std::size_t>(section_items_[static_cast<std::size_t>(k)]);
-      if (placed_[i]) continue;
-      if (lowest_[i] < level) {
-        level = lowest_[i];
-        standing = 0;
-      }
-      standing += lowest_[i] == level ? 1 : 0;
-      if (first_section_[i] == s) {
-        key ^= key_needs_lowest
-                   ? mix(KeyKind::kItem, item_key_[i] + static_cast<std::uint64_t>(lowest_[i]))
-                   : item_key_[i];
-      }
-    }
-    level_[u] = level;
-    standing_[u] = standing;
-    if (rules_.section_inference && level + left_[u] > target_) return refuse(level + left_[u]);
-    // An odd multiple of the level, so that level and section cannot stand in for one another.
-    key ^= mix(KeyKind::kLevel, static_cast<std::uint64_t>(level) * 0xda942042e4dd58b5ULL +
-                                    static_cast<std::uint64_t>(s));
-  }
-  return true;
 }
 
 // Two states share a key with a chance of 2^-64 a pair; that is the only way to a wrong proof.
@@ -402,13 +254,6 @@ void SectionSearch::weigh_valley(std::int32_t first, std::int32_t last, Choice& 
   }
 }
 
-bool SectionSearch::stands_in(std::int32_t item, std::int32_t section) const {
-  for (const Piece& p : instance_.pieces_of(static_cast<std::size_t>(item))) {
-    if (p.first <= section && section < p.last) return true;
-  }
-  return false;
-}
-
 // The lowest level at which something can stand in `section` if nothing stands on its floor. What
 // stood on the floor must then rest on an item that does not reach into the section: were it to
 // reach in, it would be lower there.
@@ -433,21 +278,6 @@ std::int64_t SectionSearch::waste_level(std::int32_t section) {
     }
   }
   return result;
-}
-
-std::int32_t SectionSearch::only_item_of(std::int32_t section) const {
-  std::int32_t k = section_begin_[static_cast<std::size_t>(section)];
-  while (placed_[static_cast<std::size_t>(section_items_[static_cast<std::size_t>(k)])]) ++k;
-  return section_items_[static_cast<std::size_t>(k)];
-}
-
-bool SectionSearch::is_alone(std::int32_t item) const {
-  for (const Piece& p : instance_.pieces_of(static_cast<std::size_t>(item))) {
-    for (std::int32_t s = p.first; s < p.last; ++s) {
-      if (count_[static_cast<std::size_t>(s)] != 1) return false;
-    }
-  }
-  return true;
 }
 
 SearchOutcome SectionSearch::descend(std::int32_t first, std::int32_t last, std::size_t mark) {

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -31,6 +32,12 @@ enum class SearchOutcome : std::uint8_t {
   kExhausted,  // no layout of that height exists (only claimed where the search is complete)
   kLimit,      // node limit, stop check, or an incomplete search that ran dry
 };
+
+inline constexpr std::int64_t kInfinity = std::numeric_limits<std::int64_t>::max() / 4;
+
+// What a state's key is put together from; apart, so that a level cannot cancel an item.
+enum class KeyKind : std::uint64_t { kItem = 1, kLevel = 2, kRange = 3, kTarget = 4 };
+std::uint64_t mix_key(KeyKind kind, std::uint64_t x);
 
 // One member of the portfolio: in which order the choices are tried.
 struct SearchVariant {
@@ -64,8 +71,11 @@ class SectionSearch {
     std::int64_t lift;  // other stands at least this much above my offset if it comes after me
   };
   struct Trail {
-    std::int32_t item;
-    std::int64_t old_lowest;  // kWasPlaced: the item was placed
+    static constexpr std::int32_t kPlaced = -1;  // index is an item
+    static constexpr std::int32_t kLifted = -2;  // index is an item, old_value its lowest offset
+    std::int32_t index;
+    std::int32_t kind;  // 0 and up: index is a section, old_value its level, kind what stood there
+    std::int64_t old_value;
   };
   struct Choice {
     std::int32_t section = -1;
@@ -91,6 +101,11 @@ class SectionSearch {
   bool raise(std::int32_t section, std::int64_t level);
   bool lift(std::int32_t item, std::int64_t level);
   void undo(std::size_t mark);
+  void unplace(std::size_t item);
+  void leave_level(std::size_t item, std::int64_t old_lowest);
+  void return_to_level(std::size_t item, std::int64_t old_lowest);
+  bool recompute(std::int32_t section);
+  std::uint64_t mix_level(std::int32_t section) const;
   bool refuse(std::int64_t height);
   bool remembers(std::uint64_t key) const;
   void remember(std::uint64_t key);
@@ -117,9 +132,15 @@ class SectionSearch {
   Offsets offset_;
   std::vector<Trail> trail_;
 
-  // Of the current node, computed by infer: floor(s) and the items that can stand on it.
-  std::vector<std::int64_t> level_;
-  std::vector<std::int32_t> standing_;
+  std::vector<std::int64_t> level_;            // floor(s)
+  std::vector<std::int32_t> standing_;         // items that can stand on it
+  std::vector<std::uint64_t> level_key_;       // mix_level(s)
+  std::vector<std::uint64_t> item_hash_;       // of the unplaced items that begin in a section
+
+  // To do for the next infer.
+  std::vector<std::int32_t> dirty_;  // sections where nothing stands any more
+  std::vector<char> is_dirty_;
+  std::vector<std::int32_t> lone_;   // sections with one item left
 
   // One run.
   std::vector<std::uint64_t> seen_;
