@@ -79,8 +79,8 @@ std::int64_t stock_peak(const std::string& name, std::int64_t batch_size) {
 Json measure(const std::string& name, std::int64_t batch_size, const std::string& budget_text,
              std::int64_t peak, int pairs) {
   const auto spec = plimsoll::parse_size_spec(budget_text, "BUDGET");
-  const std::int64_t budget = spec.kind == plimsoll::SizeSpec::Kind::kNone ? 2 * peak
-                                                                           : spec.resolve(peak, 0);
+  const std::int64_t budget =
+      spec.kind == plimsoll::SizeSpec::Kind::kNone ? 2 * peak : spec.resolve(peak, 0);
   Side stock(name, batch_size);
   Side ours(name, batch_size);
   plimsoll::Session session({.budget_bytes = budget});
@@ -113,28 +113,29 @@ Json measure(const std::string& name, std::int64_t batch_size, const std::string
   const auto report = session.report();
   const std::int64_t moved = report.offloaded_bytes + report.prefetched_bytes;
   const std::int64_t bound = session.moved_lower_bound_bytes();
-  return {{"model", name},
-          {"batch", batch_size},
-          {"budget", budget_text},
-          {"budget_bytes", budget},
-          {"stock_peak_bytes", peak},
-          {"peak_bytes", report.peak_bytes},
-          {"persistent_bytes", report.persistent_bytes},
-          {"lower_bound_bytes", report.lower_bound_bytes},
-          {"identical", identical},
-          {"offloaded_bytes", report.offloaded_bytes},
-          {"prefetched_bytes", report.prefetched_bytes},
-          {"slid_bytes", report.slid_bytes},
-          {"planned_bytes", report.planned_bytes},
-          {"moved_lower_bound_bytes", bound},
-          {"moved_ratio", bound > 0 ? static_cast<double>(moved) / static_cast<double>(bound) : 1.0},
-          {"operators", report.operators},
-          {"steps_on_sequence", report.steps_on_sequence},
-          {"stock_seconds", median(stock_seconds)},
-          {"pairs", pairs},
-          {"time_ratio", median(ratios)},
-          {"time_ratio_min", *std::min_element(ratios.begin(), ratios.end())},
-          {"time_ratio_max", *std::max_element(ratios.begin(), ratios.end())}};
+  return {
+      {"model", name},
+      {"batch", batch_size},
+      {"budget", budget_text},
+      {"budget_bytes", budget},
+      {"stock_peak_bytes", peak},
+      {"peak_bytes", report.peak_bytes},
+      {"persistent_bytes", report.persistent_bytes},
+      {"lower_bound_bytes", report.lower_bound_bytes},
+      {"identical", identical},
+      {"offloaded_bytes", report.offloaded_bytes},
+      {"prefetched_bytes", report.prefetched_bytes},
+      {"slid_bytes", report.slid_bytes},
+      {"planned_bytes", report.planned_bytes},
+      {"moved_lower_bound_bytes", bound},
+      {"moved_ratio", bound > 0 ? static_cast<double>(moved) / static_cast<double>(bound) : 1.0},
+      {"operators", report.operators},
+      {"steps_on_sequence", report.steps_on_sequence},
+      {"stock_seconds", median(stock_seconds)},
+      {"pairs", pairs},
+      {"time_ratio", median(ratios)},
+      {"time_ratio_min", *std::min_element(ratios.begin(), ratios.end())},
+      {"time_ratio_max", *std::max_element(ratios.begin(), ratios.end())}};
 }
 
 }  // namespace

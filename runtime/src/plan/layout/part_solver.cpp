@@ -153,7 +153,8 @@ void PartSolver::search_round(std::int64_t goal, std::int64_t nodes_a_run, Effor
       for (std::size_t t = 0; t < heights.size() && !has_moved; ++t) {
         if (effort.nodes_left <= 0 || effort.was_stopped) return;
         // The first ones of the portfolio go deepest.
-        has_moved = search(heights[t], number, std::max<std::int64_t>(100, nodes_a_run >> (number / 4)), effort);
+        has_moved = search(heights[t], number,
+                           std::max<std::int64_t>(100, nodes_a_run >> (number / 4)), effort);
       }
     }
   }

@@ -132,15 +132,15 @@ class SectionSearch {
   Offsets offset_;
   std::vector<Trail> trail_;
 
-  std::vector<std::int64_t> level_;            // floor(s)
-  std::vector<std::int32_t> standing_;         // items that can stand on it
-  std::vector<std::uint64_t> level_key_;       // mix_level(s)
-  std::vector<std::uint64_t> item_hash_;       // of the unplaced items that begin in a section
+  std::vector<std::int64_t> level_;       // floor(s)
+  std::vector<std::int32_t> standing_;    // items that can stand on it
+  std::vector<std::uint64_t> level_key_;  // mix_level(s)
+  std::vector<std::uint64_t> item_hash_;  // of the unplaced items that begin in a section
 
   // To do for the next infer.
   std::vector<std::int32_t> dirty_;  // sections where nothing stands any more
   std::vector<char> is_dirty_;
-  std::vector<std::int32_t> lone_;   // sections with one item left
+  std::vector<std::int32_t> lone_;  // sections with one item left
 
   // One run.
   std::vector<std::uint64_t> seen_;
