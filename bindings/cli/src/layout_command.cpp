@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -84,6 +85,7 @@ class LayoutCommand final : public Command {
     if (!svg_.empty()) check_writable(svg_, "--svg");
     const plan::LayoutProblem problem = read_problem();
     const Clock::time_point start = Clock::now();
+    const std::clock_t cpu_start = std::clock();
     plan::LayoutOptions timed = options;
     timed.should_stop = [&] {
       return Console::interrupted() ||
@@ -92,6 +94,7 @@ class LayoutCommand final : public Command {
     const plan::LayoutResult solved = plan::solve_layout(problem, timed);
     Console::throw_if_interrupted();
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    result["cpu_seconds"] = static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC;
     check(problem, solved);
     describe(problem, solved, seconds, result);
     if (solved.status == plan::LayoutStatus::kInfeasible) refuse(problem, solved);
