@@ -18,6 +18,7 @@
 #include "plimsoll/graph/memory.h"
 #include "plimsoll/order/certificate.h"
 #include "plimsoll/order/from_graph.h"
+#include "plimsoll/rewrite/rewrite.h"
 
 #include "graph_argument.h"
 
@@ -78,6 +79,10 @@ class ScheduleCommand final : public Command {
         ->type_name("RULE")
         ->expected(1)
         ->take_all();
+    app.add_flag("--rewrite", rewrite_,
+                 "Push convolutions through concatenations where that lowers the peak");
+    app.add_flag("--exact-only", exact_only_,
+                 "With --rewrite: only what changes no bit of any result");
     app.add_option("--time-limit", time_limit_, "Seconds for the search")
         ->capture_default_str()
         ->type_name("S");
@@ -103,13 +108,14 @@ class ScheduleCommand final : public Command {
     for (const auto& [path, flag] : outputs()) {
       if (!path.empty()) check_writable(path, flag);
     }
-    const Graph graph = graph_.read();
-    const OrderResult solved = order::solve(graph, options);
-    Console::throw_if_interrupted();
+    Graph graph = graph_.read();
+    // Of the graph as given, also where it is rewritten.
     const std::int64_t program_peak = graph::peak_bytes(graph, graph.program_order());
+    const OrderResult solved = solve(graph, options, result);
+    Console::throw_if_interrupted();
     describe(graph, solved, program_peak, result);
     write_files(graph, solved, budget, program_peak);
-    print(console, graph, solved, program_peak);
+    print(console, graph, solved, program_peak, result);
     check_budget(graph, solved, budget, program_peak);
     if (require_proof_ && !solved.proved()) {
       console.warn(fmt::format(
@@ -160,6 +166,22 @@ class ScheduleCommand final : public Command {
     options.time_limit_seconds = time_limit_;
     options.stop = [] { return Console::interrupted(); };
     return options;
+  }
+
+  // Solves the graph; with --rewrite, replaces it by what the order is of.
+  OrderResult solve(Graph& graph, const order::Options& options, Json& result) const {
+    const auto solver = [&options](const Graph& g) { return order::solve(g, options); };
+    if (!rewrite_) {
+      if (exact_only_) throw InvalidArgument("--exact-only: goes with --rewrite only");
+      return solver(graph);
+    }
+    rewrite::Rewritten rewritten =
+        rewrite::rewrite_where_it_pays(graph, solver, {.exact_only = exact_only_});
+    result["rewrite_candidates"] = rewritten.candidates;
+    result["rewritten"] = rewritten.applied.size();
+    result["peak_before_rewrite_bytes"] = rewritten.peak_before_bytes;
+    graph = std::move(rewritten.graph);
+    return std::move(rewritten.solved);
   }
 
   static Json pin_json(const Graph& graph, const OrderResult& solved) {
@@ -223,10 +245,15 @@ class ScheduleCommand final : public Command {
   }
 
   void print(Console& console, const Graph& graph, const OrderResult& solved,
-             std::int64_t program_peak) const {
+             std::int64_t program_peak, const Json& result) const {
     console.print(
         fmt::format("{}: {} ops, {} values", graph_.path(), graph.op_count(), graph.value_count()));
     console.print(fmt::format("  program order  {:>14} bytes", program_peak));
+    if (result.contains("rewritten"))
+      console.print(fmt::format("  not rewritten  {:>14} bytes  ({} of {} places rewritten)",
+                                result["peak_before_rewrite_bytes"].get<std::int64_t>(),
+                                result["rewritten"].get<std::int64_t>(),
+                                result["rewrite_candidates"].get<std::int64_t>()));
     console.print(fmt::format(
         "  {:<13}  {:>14} bytes  ({:.2f} % of program order)", algorithm_, solved.peak_bytes,
         program_peak == 0
@@ -265,6 +292,8 @@ class ScheduleCommand final : public Command {
   double time_limit_ = 60;
   std::string budget_;
   std::string order_out_, graph_out_, certificate_, svg_, html_, dot_;
+  bool rewrite_ = false;
+  bool exact_only_ = false;
   bool require_proof_ = false;
 };
 

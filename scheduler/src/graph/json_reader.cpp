@@ -16,7 +16,8 @@
 namespace plimsoll::graph {
 namespace {
 
-using Json = nlohmann::json;
+// Ordered: attributes keep the order they are written in.
+using Json = nlohmann::ordered_json;
 
 constexpr int kMaxDepth = 6;
 

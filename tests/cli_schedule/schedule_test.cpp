@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands schedule and verify, as people type them.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "command.h"
+
+namespace plimsoll::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kData = PLIMSOLL_TEST_DATA;
+const std::string kCell = kData + "/darts-cell.json";
+
+struct Outcome {
+  int exit_code = 0;
+  std::string out;
+  std::string err;
+  Json json() const { return Json::parse(out); }
+};
+
+Outcome run(std::vector<std::string> words) {
+  Commands commands;
+  add_commands(commands);
+  std::vector<const char*> arguments = {"plimsoll"};
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  Outcome result;
+  result.exit_code = run_program(static_cast<int>(arguments.size()), arguments.data(),
+                                 std::move(commands), "none");
+  result.out = ::testing::internal::GetCapturedStdout();
+  result.err = ::testing::internal::GetCapturedStderr();
+  return result;
+}
+
+std::string scratch(const std::string& name) {
+  return (std::filesystem::path(::testing::TempDir()) / ("plimsoll-schedule-" + name)).string();
+}
+
+std::string read(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::stringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+TEST(Schedule, GivesTheKeysOfTheContract) {
+  const Outcome result = run({"schedule", kCell, "--json", "-"});
+  ASSERT_EQ(result.exit_code, kDone);
+  const Json json = result.json();
+  for (const char* key : {"ops", "values", "peak_bytes", "program_peak_bytes", "lower_bound_bytes",
+                          "proved", "pinned_by", "seconds", "states", "order"})
+    EXPECT_TRUE(json.contains(key)) << key;
+  EXPECT_EQ(json["ops"], 39);
+  EXPECT_EQ(json["peak_bytes"], 6 * 150528);
+  EXPECT_EQ(json["order"].size(), 39u);
+}
+
+TEST(Schedule, EveryAlgorithmGivesAnOrderThatVerifies) {
+  for (const std::string algorithm : {"search", "serenity", "ilp", "greedy", "program"}) {
+    SCOPED_TRACE(algorithm);
+    const std::string certificate = scratch("certificate.json");
+    ASSERT_EQ(
+        run({"schedule", kCell, "--algorithm", algorithm, "--certificate", certificate}).exit_code,
+        kDone);
+    const Outcome verdict = run({"verify", kCell, certificate, "--json", "-"});
+    EXPECT_EQ(verdict.exit_code, kDone) << verdict.out;
+    EXPECT_EQ(verdict.json()["valid"], true);
+    EXPECT_GE(verdict.json()["peak_bytes"], 6 * 150528);
+  }
+}
+
+TEST(Schedule, RewritesTheDartsCellTo753Kilobytes) {
+  const std::string graph = scratch("graph.json");
+  const std::string certificate = scratch("rewritten.json");
+  const Outcome result = run({"schedule", kCell, "--rewrite", "--graph-out", graph, "--certificate",
+                              certificate, "--require-proof", "--json", "-"});
+  ASSERT_EQ(result.exit_code, kDone);
+  EXPECT_EQ(result.json()["peak_before_rewrite_bytes"], 903168);
+  EXPECT_EQ(result.json()["peak_bytes"], 752640);
+  EXPECT_EQ(run({"verify", graph, certificate}).exit_code, kDone);
+  // It is a certificate for the rewritten graph alone.
+  const Outcome other = run({"verify", kCell, certificate});
+  EXPECT_EQ(other.exit_code, kCheckFailed);
+  EXPECT_THAT(other.out, HasSubstr("another graph"));
+}
+
+TEST(Schedule, WritesItsPictures) {
+  const std::string svg = scratch("o.svg");
+  const std::string html = scratch("o.html");
+  const std::string dot = scratch("o.dot");
+  const std::string order = scratch("o.txt");
+  ASSERT_EQ(run({"schedule", kCell, "--svg", svg, "--html", html, "--dot", dot, "--order-out",
+                 order, "--budget", "1MiB"})
+                .exit_code,
+            kDone);
+  EXPECT_THAT(read(svg), HasSubstr("program order: peak"));
+  EXPECT_THAT(read(html), HasSubstr("Live at the peak"));
+  EXPECT_THAT(read(dot), HasSubstr("digraph"));
+  EXPECT_THAT(read(order), HasSubstr("Relu\n"));
+}
+
+TEST(Schedule, RefusesABudgetBelowTheOptimumWithWhatWouldWork) {
+  const Outcome result = run({"schedule", kCell, "--budget", "800000", "--json", "-"});
+  EXPECT_EQ(result.exit_code, kInfeasible);
+  EXPECT_EQ(result.json()["minimum_budget_bytes"], 903168);
+  EXPECT_THAT(result.err, HasSubstr("903168 bytes needed"));
+}
+
+TEST(Schedule, RequiringAProofFailsWithoutOne) {
+  EXPECT_EQ(run({"schedule", kData + "/graphs/inference/nasnet-cifar.txt", "--algorithm", "program",
+                 "--require-proof"})
+                .exit_code,
+            kCheckFailed);
+}
+
+TEST(Schedule, GivesAnOrderAtATimeLimitOfZero) {
+  const Outcome result = run({"schedule", kCell, "--time-limit", "0", "--json", "-"});
+  EXPECT_EQ(result.exit_code, kDone);
+  EXPECT_EQ(result.json()["order"].size(), 39u);
+}
+
+TEST(Schedule, NamesTheFlagAndValueOfBadUsage) {
+  EXPECT_THAT(run({"schedule", kCell, "--algorithm", "magic"}).err, HasSubstr("'magic'"));
+  EXPECT_THAT(run({"schedule", kCell, "--no-fusion", "magic"}).err, HasSubstr("--no-fusion"));
+  EXPECT_THAT(run({"schedule", kCell, "--time-limit", "-1"}).err, HasSubstr("--time-limit"));
+  EXPECT_THAT(run({"schedule", kCell, "--budget", "0"}).err, HasSubstr("--budget"));
+  EXPECT_THAT(run({"schedule", kCell, "--dim", "batch"}).err, HasSubstr("--dim"));
+  EXPECT_THAT(run({"schedule", kCell, "--svg", "/nowhere/o.svg"}).err, HasSubstr("--svg"));
+  for (const std::string file : {"/nowhere.json", "/nowhere.txt", "/nowhere.onnx", "/nowhere.png"})
+    EXPECT_EQ(run({"schedule", file}).exit_code, kBadUsage);
+  EXPECT_EQ(run({"verify", kCell, "/nowhere.json"}).exit_code, kBadUsage);
+  EXPECT_EQ(run({"schedule"}).exit_code, kBadUsage);
+}
+
+TEST(Verify, RefusesAChangedCertificate) {
+  const std::string certificate = scratch("changed.json");
+  ASSERT_EQ(run({"schedule", kCell, "--certificate", certificate}).exit_code, kDone);
+  std::string text = read(certificate);
+  text.replace(text.find("903168"), 6, "903167");
+  std::ofstream(certificate) << text;
+  const Outcome result = run({"verify", kCell, certificate});
+  EXPECT_NE(result.exit_code, kDone);
+  EXPECT_THAT(result.err, HasSubstr("checksum"));
+}
+
+}  // namespace
+}  // namespace plimsoll::cli
