@@ -146,6 +146,17 @@ TEST(PlanCompaction, MovesOperandsOutOfTheWayButNeverEvictsThem) {
   EXPECT_FALSE(plan_compaction(items, {.hole_bytes = 41}).is_feasible);
 }
 
+// The cheapest victims lie at both ends; where slides cost, two dearer neighbours are taken.
+TEST(PlanCompaction, TakesNeighboursWhereSlidesCost) {
+  const Items items = parse("m10:1 m50:9 m10:2 m10:2 m50:9 m10:1");
+  const CompactionPlan cheap = plan_compaction(items, {.hole_bytes = 20});
+  EXPECT_THAT(cheap.victims, ElementsAre(0, 5));
+  const CompactionPlan near =
+      plan_compaction(items, {.hole_bytes = 20, .slide_cost_per_byte = 0.05});
+  EXPECT_THAT(near.victims, ElementsAre(2, 3));
+  EXPECT_EQ(near.slid_bytes, 0);
+}
+
 TEST(PlanCompaction, PutsTheHoleAtTheEdgeOfTheRegion) {
   const CompactionPlan plan =
       plan_compaction(parse("f10 m10:1 f10 m10:1 m50:9"), {.hole_bytes = 20});
@@ -183,13 +194,14 @@ TEST(PlanCompaction, FindsValidPlansWheneverOneExistsAndAtMostTwiceTheLeastCost)
     }
     CompactionRequest request;
     request.hole_bytes = 1 + static_cast<std::int64_t>(random() % 100);
+    if (seed % 3 == 0) request.slide_cost_per_byte = 0.01 * static_cast<double>(random() % 300);
     if (random() % 3 == 0) request.evict_bytes = static_cast<std::int64_t>(random() % 60);
     const double least = least_cost(items, request);
     const CompactionPlan plan = plan_compaction(items, request);
     ASSERT_TRUE(plan.is_feasible || least == kInfinity) << "seed " << seed;
     if (!plan.is_feasible) continue;
     ASSERT_EQ(fault_of(items, request, plan), "") << "seed " << seed;
-    if (has_fixed || request.evict_bytes > 0) continue;
+    if (has_fixed || request.evict_bytes > 0 || request.slide_cost_per_byte > 0) continue;
     ASSERT_GE(plan.cost, least - 1e-9) << "seed " << seed;
     ASSERT_LE(plan.cost, 2 * least + 1e-9) << "seed " << seed;
     if (least > 0) {

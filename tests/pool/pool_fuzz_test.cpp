@@ -44,7 +44,9 @@ void PrintTo(const FuzzCase& fuzz_case, std::ostream* out) { *out << fuzz_case.n
 class PoolFuzz {
  public:
   PoolFuzz(const FuzzCase& fuzz_case, std::uint64_t seed)
-      : options_(fuzz_case.options), world_(options_), random_(seed) {}
+      : options_(fuzz_case.options), world_(options_), random_(seed) {
+    world_.policy.slide_cost_per_byte = seed % 2 == 0 ? 0.0 : 0.01;
+  }
 
   void run(int operations) {
     for (int i = 0; i < operations && !testing::Test::HasFailure(); ++i) {
@@ -310,7 +312,7 @@ TEST_P(PoolFuzzTest, KeepsTheBudgetTheBytesAndTheBooks) {
     EXPECT_GT(stats.evictions, often);
     EXPECT_GT(stats.clean_evictions, often / 4);
     EXPECT_GT(stats.fetches, often);
-    EXPECT_GT(stats.slides, often);
+    EXPECT_GT(stats.slides, often / 4);
     if (GetParam().options.with_file) {
       EXPECT_GT(stats.file_bytes, 0);
     }

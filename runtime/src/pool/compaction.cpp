@@ -38,11 +38,7 @@ class Planner {
       offsets_[index(i + 1)] = offsets_[index(i)] + item(i).bytes;
     for (std::int32_t i = 0; i < count; ++i)
       if (is_evictable(i)) by_density_.push_back(i);
-    std::sort(by_density_.begin(), by_density_.end(), [&](std::int32_t a, std::int32_t b) {
-      const double left = item(a).eviction_cost * static_cast<double>(item(b).bytes);
-      const double right = item(b).eviction_cost * static_cast<double>(item(a).bytes);
-      return left != right ? left < right : a < b;
-    });
+    sort_by_density(by_density_);
     find_regions();
   }
 
@@ -58,18 +54,30 @@ class Planner {
     for (const Region& region : regions_) {
       if (region.bytes < request_.hole_bytes) continue;
       consider(best, window_plan(region));
-      const std::vector<std::int32_t> cheapest = cheapest_victims(region);
-      consider(best, joined_plan(region, cheapest));
-      if (cheapest.size() > 1) consider(best, joined_plan(region, single_victim(region)));
+      const std::vector<std::int32_t> cheapest = cheapest_victims(region, by_density_);
+      consider(best, joined_plan(region, cheapest, Reach::kArena));
+      if (cheapest.size() > 1)
+        consider(best, joined_plan(region, single_victim(region), Reach::kArena));
+      consider_neighbourhoods(region, best);
     }
     return best;
   }
 
  private:
+  enum class Reach : std::uint8_t { kRegion, kArena };  // where victims may slide to
+
   static std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
   const CompactionItem& item(std::int32_t i) const { return items_[index(i)]; }
   bool is_evictable(std::int32_t i) const {
     return item(i).kind == Kind::kMovable && item(i).eviction_cost < kInfinity;
+  }
+
+  void sort_by_density(std::vector<std::int32_t>& chosen) const {
+    std::sort(chosen.begin(), chosen.end(), [&](std::int32_t a, std::int32_t b) {
+      const double left = item(a).eviction_cost * static_cast<double>(item(b).bytes);
+      const double right = item(b).eviction_cost * static_cast<double>(item(a).bytes);
+      return left != right ? left < right : a < b;
+    });
   }
 
   void find_regions() {
@@ -86,6 +94,34 @@ class Planner {
       }
       regions_.push_back(region);
       begin = region.end;
+    }
+  }
+
+  // Victims all over a region may have to be joined by long slides. Where slides cost, looks also
+  // at neighbourhoods of the hole's size times kNeighbourhood, half overlapping, as if each were
+  // the region; there nothing changes regions, which keeps this near linear.
+  void consider_neighbourhoods(const Region& region, CompactionPlan& best) const {
+    constexpr std::int64_t kNeighbourhood = 3;
+    constexpr std::int64_t kMost = 24;
+    if (request_.slide_cost_per_byte <= 0 || best.slid_bytes == 0) return;
+    const std::int64_t length =
+        std::max(request_.hole_bytes * kNeighbourhood, region.bytes * 2 / kMost);
+    std::vector<std::int32_t> by_density;
+    for (std::int32_t begin = region.begin; begin < region.end;) {
+      Region part{begin, begin, offsets_[index(begin)], 0, 0};
+      by_density.clear();
+      std::int32_t next = begin + 1;
+      for (; part.end < region.end && part.bytes < length; ++part.end) {
+        part.bytes += item(part.end).bytes;
+        if (item(part.end).kind == Kind::kFree) part.free_bytes += item(part.end).bytes;
+        if (is_evictable(part.end)) by_density.push_back(part.end);
+        if (part.bytes <= length / 2) next = part.end + 1;
+      }
+      sort_by_density(by_density);
+      if (part.bytes >= request_.hole_bytes)
+        consider(best, joined_plan(part, cheapest_victims(part, by_density), Reach::kRegion));
+      if (part.end == region.end) return;
+      begin = next;
     }
   }
 
@@ -143,7 +179,8 @@ class Planner {
   // those kept before it, the others are kept. The best candidate costs at most twice the least.
   // Source: Csirik, Frenk, Labbe, Zhang, "Heuristics for the 0-1 min-knapsack problem", Acta
   // Cybernetica 10 (1991).
-  std::vector<std::int32_t> cheapest_victims(const Region& region) const {
+  std::vector<std::int32_t> cheapest_victims(const Region& region,
+                                             std::span<const std::int32_t> by_density) const {
     std::vector<std::int32_t> kept;
     std::int64_t free_bytes = region.free_bytes;
     double kept_cost = 0;
@@ -151,7 +188,7 @@ class Planner {
     std::size_t best_kept = 0;
     std::int32_t best_last = -1;
     if (free_bytes >= request_.hole_bytes) return kept;
-    for (const std::int32_t i : by_density_) {
+    for (const std::int32_t i : by_density) {
       if (!is_inside(i, region)) continue;
       if (free_bytes + item(i).bytes < request_.hole_bytes) {
         kept.push_back(i);
@@ -182,14 +219,16 @@ class Planner {
   // Adds the cheapest others, from anywhere, until the victims make up what evictions owe; then
   // leaves out what turns out not to be needed, dearest first.
   void settle_debt(const Region& region, std::vector<std::int32_t>& victims) const {
-    std::vector<bool> is_victim(items_.size(), false);
-    for (const std::int32_t i : victims) is_victim[index(i)] = true;
     std::int64_t evicted = bytes_of(victims);
-    for (const std::int32_t i : by_density_) {
-      if (evicted >= request_.evict_bytes) break;
-      if (is_victim[index(i)]) continue;
-      victims.push_back(i);
-      evicted += item(i).bytes;
+    if (evicted < request_.evict_bytes) {
+      std::vector<bool> is_victim(items_.size(), false);
+      for (const std::int32_t i : victims) is_victim[index(i)] = true;
+      for (const std::int32_t i : by_density_) {
+        if (evicted >= request_.evict_bytes) break;
+        if (is_victim[index(i)]) continue;
+        victims.push_back(i);
+        evicted += item(i).bytes;
+      }
     }
     std::int64_t free_bytes = region.free_bytes;
     for (const std::int32_t i : victims)
@@ -222,7 +261,8 @@ class Planner {
   }
 
   // Makes a plan of evicting `victims` of a region and joining its free bytes.
-  CompactionPlan joined_plan(const Region& region, std::vector<std::int32_t> victims) const {
+  CompactionPlan joined_plan(const Region& region, std::vector<std::int32_t> victims,
+                             Reach reach) const {
     CompactionPlan plan;
     settle_debt(region, victims);
     std::vector<bool> leaves(index(region.end - region.begin), false);
@@ -233,7 +273,7 @@ class Planner {
       free_bytes += item(i).bytes;
     }
     plan.victims = std::move(victims);
-    change_regions(region, plan, leaves, free_bytes);
+    if (reach == Reach::kArena) change_regions(region, plan, leaves, free_bytes);
     if (free_bytes < request_.hole_bytes || bytes_of(plan.victims) < request_.evict_bytes)
       return plan;
     plan.is_feasible = true;

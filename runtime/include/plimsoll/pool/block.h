@@ -38,8 +38,10 @@ class EvictionPolicy {
   // The cost of evicting this idle block now, whole (not a byte), >= 0; infinite: do not. The pool
   // minimises the sum over the victims of a request.
   virtual double eviction_cost(BlockId block) const = 0;
-  // The cost of moving `bytes` inside the arena, in the same unit. 0: any slide is better than any
-  // eviction, fewest bytes first.
+  // The cost of moving `bytes` inside the arena, in the same unit; linear. 0: any slide is better
+  // than any eviction, fewest bytes first; then slides may move many times what evictions move.
+  // With costs of copied bytes over operators to next use, 1 to 5 bytes' cost over the operators of
+  // a step is a good price.
   virtual double slide_cost(std::int64_t bytes) const { return 0.0 * static_cast<double>(bytes); }
 };
 

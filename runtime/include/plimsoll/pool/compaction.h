@@ -47,11 +47,11 @@ struct CompactionPlan {
 
 // Returns the cheapest of a few plans for each region: the cheapest window of neighbours to evict;
 // the cheapest victims by cost per byte (at most twice the least cost, slides aside); the cheapest
-// single victim, each followed by the shortest slides that join the region's free bytes. Victims
-// and obstacles slide into holes of other regions where that is cheaper or the only way. Ties:
-// fewest bytes slid, then the lowest offset. Complete where one region is concerned: feasible
-// whenever evicting all that may be would do. Pure. Cost: O(k log k) in the items, O(k * holes)
-// where items change regions.
+// single victim; and, where slides cost, the cheapest victims of neighbourhoods a few holes long.
+// The shortest slides then join the free bytes. Victims and obstacles slide into holes of other
+// regions where that is cheaper or the only way. Ties: fewest bytes slid, then the lowest offset.
+// Complete where one region is concerned: feasible whenever evicting all that may be would do.
+// Pure. Cost: O(k log k) in the items, O(k * holes) where items change regions.
 CompactionPlan plan_compaction(std::span<const CompactionItem> items,
                                const CompactionRequest& request);
 
