@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Orders one graph with one algorithm and prints one line of JSON.
 //
-//   order_bench GRAPH ALGORITHM TIME_LIMIT_SECONDS
+//   order_bench GRAPH ALGORITHM TIME_LIMIT_SECONDS [RULE_TO_SWITCH_OFF...]
 //
 // GRAPH is a text file, or resnet:OPS, layers:OPS, chain:OPS for a generated graph.
 #include <sys/resource.h>
@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -27,6 +28,38 @@ plimsoll::graph::Graph load(const std::string& text) {
   if (kind == "resnet") return plimsoll::bench::resnet_training(ops);
   if (kind == "layers") return plimsoll::bench::wide_layers(ops, 1000, 1);
   return plimsoll::bench::deep_chain(ops);
+}
+
+bool switch_off(const std::string& rule, plimsoll::order::Options& options) {
+  using plimsoll::order::FusionRules;
+  using plimsoll::order::SearchRules;
+  const std::pair<const char*, bool FusionRules::*> fusion[] = {
+      {"forward", &FusionRules::forward},       {"lazy", &FusionRules::lazy},
+      {"chains", &FusionRules::chains},         {"readers", &FusionRules::readers},
+      {"transitive", &FusionRules::transitive}, {"twins", &FusionRules::twins}};
+  const std::pair<const char*, bool SearchRules::*> search[] = {
+      {"forward_commits", &SearchRules::forward_commits},
+      {"chain_commits", &SearchRules::chain_commits},
+      {"late_commits", &SearchRules::late_commits},
+      {"backward_commits", &SearchRules::backward_commits},
+      {"separators", &SearchRules::separators},
+      {"failed_states", &SearchRules::failed_states},
+      {"budget_jumps", &SearchRules::budget_jumps},
+      {"min_cuts", &SearchRules::min_cuts},
+      {"beam", &SearchRules::beam},
+      {"windows", &SearchRules::windows}};
+  bool known = rule == "fusion";
+  for (const auto& [name, member] : fusion) {
+    if (rule != name && rule != "fusion") continue;
+    options.fusion.*member = false;
+    known = true;
+  }
+  for (const auto& [name, member] : search) {
+    if (rule != name) continue;
+    options.rules.*member = false;
+    known = true;
+  }
+  return known;
 }
 
 std::int64_t most_resident_bytes() {
@@ -51,6 +84,11 @@ int main(int argc, char** argv) {
                       : name == "program" ? Algorithm::kProgram
                                           : Algorithm::kSearch;
   options.time_limit_seconds = std::atof(argv[3]);
+  for (int i = 4; i < argc; ++i) {
+    if (switch_off(argv[i], options)) continue;
+    std::fprintf(stderr, "order_bench: there is no rule %s\n", argv[i]);
+    return 2;
+  }
   const auto graph = load(argv[1]);
   const auto result = plimsoll::order::solve(graph, options);
   nlohmann::json json = {{"graph", argv[1]},

@@ -37,7 +37,13 @@ void add_reads(const graph::Graph& graph, StorageId s, ProblemInput& input) {
 Problem make_problem(const graph::Graph& graph) {
   ProblemInput input;
   input.ops = static_cast<std::int32_t>(graph.op_count());
+  std::size_t touchers = 0;
+  for (std::size_t i = 0; i < graph.storage_count(); ++i)
+    touchers += graph.touchers(StorageId(i)).size();
   input.storages.reserve(graph.storage_count());
+  input.births.reserve(graph.storage_count());
+  input.reads.reserve(touchers);
+  input.precedence.reserve(graph.edge_count() + touchers);  // build_problem adds one a read
   for (std::size_t i = 0; i < graph.storage_count(); ++i) {
     const StorageId s(i);
     input.storages.push_back({graph.size_bytes(s), graph.live_at_end(s)});

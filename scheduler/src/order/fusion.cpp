@@ -111,7 +111,9 @@ enum class Fit : std::uint8_t { kNone, kForward, kLazy };
 // One round: pairs that fuse, each operator in at most one, and the problem they leave.
 class Round {
  public:
-  Round(const Fused& in, const FusionRules& rules) : in_(in), problem_(in.problem), rules_(rules) {}
+  // `problem` is the one that `in` has led to so far.
+  Round(const Problem& problem, const Fused& in, const FusionRules& rules)
+      : in_(in), problem_(problem), rules_(rules) {}
 
   bool find_pairs() {
     const std::int32_t ops = problem_.op_count();
@@ -244,13 +246,18 @@ class Round {
 
 Fused fuse(const Problem& problem, const FusionRules& rules, const std::function<bool()>& stop) {
   Fused fused;
-  fused.problem = problem;
   for (std::int32_t o = 0; o < problem.op_count(); ++o) fused.members.add_row({&o, 1});
   fused.storages.resize(problem.storage_count());
   std::iota(fused.storages.begin(), fused.storages.end(), 0);
+  // The first round needs no copy of the problem: for the largest graphs that is what counts.
+  Round first(problem, fused, rules);
+  if (first.find_pairs())
+    fused = first.build();
+  else
+    fused.problem = problem;
   while (!(stop && stop())) {
     const bool simpler = drop_edges(fused.problem, rules);
-    Round round(fused, rules);
+    Round round(fused.problem, fused, rules);
     if (round.find_pairs())
       fused = round.build();
     else if (!simpler)

@@ -145,15 +145,14 @@ class Search {
     if (highest != nullptr) take_bound(*highest);
     std::vector<std::int32_t> original = unfuse(fused_, order);
     const std::int64_t peak = profile(problem_, original).peak;
-    std::vector<std::int64_t> starts = {0};
-    for (const std::int32_t o : order)
-      starts.push_back(starts.back() + static_cast<std::int64_t>(fused_.members[o].size()));
-    for (const Stretch& stretch : stretches_) result_.separators.push_back(starts[stretch.begin]);
-    result_.separators.push_back(starts.back());
     result_.segments = static_cast<std::int32_t>(stretches_.size());
-    if (peak >= result_.peak_bytes && !result_.order.empty()) return;
-    result_.peak_bytes = peak;
-    result_.order = std::move(original);
+    if (peak < result_.peak_bytes || result_.order.empty()) {
+      result_.peak_bytes = peak;
+      result_.order = std::move(original);
+    }
+    // Of the graph as given: fusion and the order of twins part the fused one more often.
+    const std::vector<std::int32_t> marks = separators(problem_, Timeline(problem_, result_.order));
+    result_.separators.assign(marks.begin(), marks.end());
   }
 
   void take_bound(const Stretch& stretch) {

@@ -7,6 +7,7 @@
 
 #include "plimsoll/order/cut.h"
 
+#include "level_search.h"
 #include "resident_bound.h"
 #include "window.h"
 
@@ -14,6 +15,7 @@ namespace plimsoll::order {
 namespace {
 constexpr std::int64_t kFirstWork = 1 << 18;
 constexpr std::int64_t kFreeOpsAtOnce = 4000;  // a cut this small comes before any search
+constexpr std::int64_t kMostBeamLinks = 1 << 22;
 constexpr std::int64_t kRounds = 24;
 constexpr int kBudgetsPerRound = 10;
 }  // namespace
@@ -126,6 +128,19 @@ void Segment::improve_windows(std::int64_t target) {
   }
 }
 
+// A beam over executed sets, for orders that depth-first search reaches late.
+void Segment::improve_beam(std::int64_t width, std::int64_t target) {
+  if (!options_.rules.beam || peak_ <= std::max(bound_, target)) return;
+  LevelOptions level;
+  level.budget = peak_ - 1;
+  level.most_states = std::min(width, kMostBeamLinks / std::max(1, problem_.op_count()));
+  level.keep_best = true;
+  if (level.most_states < 8) return;
+  LevelResult found = search_levels(problem_, level, stopper_);
+  beam_states_ += found.states;
+  if (found.outcome == LevelResult::Outcome::kFound) offer(std::move(found.order));
+}
+
 bool Segment::advance(std::int64_t target) {
   if (closed() || round_ >= kRounds) return false;
   const std::int64_t size = problem_.op_count();
@@ -133,8 +148,10 @@ bool Segment::advance(std::int64_t target) {
   if (round_ == 3 || (round_ == 1 && size > 20000)) {
     cut_at_peak(-1);
     if (size <= 20000) cut_everywhere(target);
+    improve_beam(512, target);
     improve_windows(target);
   }
+  if (round_ == 8) improve_beam(8192, target);
   if (!closed()) search_budgets((kFirstWork << round_) + size * 64, target);
   ++round_;
   return true;

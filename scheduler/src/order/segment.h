@@ -28,7 +28,7 @@ class Segment {
   const std::vector<std::int32_t>& order() const { return order_; }
   Proof proof() const { return proof_; }
   std::int32_t bound_op() const { return bound_op_; }  // kResident, kCut
-  std::int64_t states() const { return search_.states(); }
+  std::int64_t states() const { return search_.states() + beam_states_; }
   std::int64_t work() const { return search_.work(); }
   bool closed() const { return peak_ <= bound_; }
 
@@ -43,6 +43,7 @@ class Segment {
   bool cut_everywhere(std::int64_t target);
   void search_budgets(std::int64_t work, std::int64_t target);
   Attempt::Outcome try_budget(std::int64_t budget, std::int64_t work);
+  void improve_beam(std::int64_t width, std::int64_t target);
   void improve_windows(std::int64_t target);
 
   Problem problem_;
@@ -56,6 +57,7 @@ class Segment {
   std::int64_t bound_ = 0;
   Proof proof_ = Proof::kNone;
   std::int32_t bound_op_ = -1;
+  std::int64_t beam_states_ = 0;
   std::int64_t round_ = 0;
   bool cuts_done_ = false;
 };
