@@ -94,8 +94,9 @@ class Recomputability {
 void add_waits(const graph::Graph& graph, Plan& plan);
 
 // Sets every address so that live instances never overlap, and arena_bytes and peak_bytes.
+// `moves` is what the layout's local search may spend where the greedy suite leaves holes.
 // Deterministic. Cost: see layout.h.
-void place_instances(const graph::Graph& graph, Plan& plan);
+void place_instances(const graph::Graph& graph, Plan& plan, std::int64_t moves = 50);
 
 // The plan as JSON: instances, steps, totals; stable keys.
 std::string plan_to_json(const graph::Graph& graph, const Plan& plan);

@@ -7,6 +7,7 @@
 
 #include "plimsoll/base/bytes.h"
 #include "plimsoll/base/interval.h"
+#include "plimsoll/plan/layout.h"
 #include "plimsoll/plan/plan.h"
 
 namespace plimsoll::plan {
@@ -168,42 +169,44 @@ void place_in_time_order(std::vector<Block>& blocks) {
   }
 }
 
-// The largest first, each at the lowest address that is free for its whole life: quadratic.
-void place_by_size(std::vector<Block>& blocks) {
-  std::vector<std::size_t> by_size(blocks.size());
-  std::iota(by_size.begin(), by_size.end(), 0U);
-  std::stable_sort(by_size.begin(), by_size.end(), [&](std::size_t a, std::size_t b) {
-    if (blocks[a].bytes != blocks[b].bytes) return blocks[a].bytes > blocks[b].bytes;
-    return blocks[a].steps.length() > blocks[b].steps.length();
-  });
-  std::vector<std::size_t> placed;  // by address
-  for (const std::size_t b : by_size) {
-    if (blocks[b].steps.empty() || blocks[b].bytes == 0) continue;
-    std::int64_t address = 0;
-    for (const std::size_t other : placed) {
-      if (!blocks[other].steps.overlaps(blocks[b].steps)) continue;
-      if (blocks[other].address >= address + blocks[b].bytes) break;
-      address = std::max(address, blocks[other].address + blocks[other].bytes);
-    }
-    blocks[b].address = address;
-    const auto at = std::upper_bound(
-        placed.begin(), placed.end(), address,
-        [&](std::int64_t value, std::size_t other) { return value < blocks[other].address; });
-    placed.insert(at, b);
-  }
-}
+// Blocks up to which the layout engine is asked where the quick order leaves holes, and how long it
+// may work on them.
+constexpr std::size_t kMaxEngine = 20000;
+constexpr std::int64_t kGreedyVisits = 100'000;
+constexpr std::size_t kMaxLocal = 3000;
+// Holes below this part of the load are left alone.
+constexpr std::int64_t kGoodEnough = 200;
 
-constexpr std::size_t kMaxQuadratic = 6000;
+// By the layout engine (layout.h): its greedy suite, and a short local search for small plans.
+void place_by_engine(std::vector<Block>& blocks, std::int64_t moves) {
+  LayoutProblem problem;
+  problem.buffers.reserve(blocks.size());
+  for (const Block& block : blocks) {
+    LayoutBuffer buffer;
+    buffer.lifetime = block.steps;
+    buffer.size_bytes = block.bytes;
+    problem.buffers.push_back(std::move(buffer));
+  }
+  LayoutOptions options;
+  options.algorithm =
+      blocks.size() <= kMaxLocal ? LayoutAlgorithm::kLocal : LayoutAlgorithm::kGreedy;
+  options.greedy_limit = kGreedyVisits;
+  options.local_limit = moves;
+  const LayoutResult result = solve_layout(problem, options);
+  if (result.offsets_bytes.size() != blocks.size()) return;
+  for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i].address = result.offsets_bytes[i];
+}
 
 }  // namespace
 
-void place_instances(const graph::Graph& graph, Plan& plan) {
+void place_instances(const graph::Graph& graph, Plan& plan, std::int64_t moves) {
   Blocks made = BlockMaker(graph, plan).run();
   plan.peak_bytes = load_of(made.blocks, plan.steps.size());
   place_in_time_order(made.blocks);
-  if (top_of(made.blocks) > plan.peak_bytes && made.blocks.size() <= kMaxQuadratic) {
+  if (top_of(made.blocks) > plan.peak_bytes + plan.peak_bytes / kGoodEnough &&
+      made.blocks.size() <= kMaxEngine) {
     std::vector<Block> other = made.blocks;
-    place_by_size(other);
+    place_by_engine(other, moves);
     if (top_of(other) < top_of(made.blocks)) made.blocks = std::move(other);
   }
   plan.arena_bytes = top_of(made.blocks);

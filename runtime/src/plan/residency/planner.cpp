@@ -38,9 +38,13 @@ constexpr std::pair<Policy, std::string_view> kPolicyNames[] = {
     {Policy::kBaselineCheckmate, "baseline-checkmate"}};
 
 // Simulated work of one rung, in ops; small graphs get more tries, large ones fewer.
-constexpr std::size_t kOpsOfRung = 16000;
-constexpr int kMostTries = 160;
+constexpr std::size_t kOpsOfRung = 20000;
+constexpr int kMostTries = 120;
 constexpr int kLeastTries = 4;
+// How full a plan may be held beyond need: full is faster, less is easier to lay out.
+constexpr double kSoftParts[] = {1, 0.92};
+constexpr std::int64_t kLayoutMoves = 50;
+constexpr std::int64_t kBottomMoves = 80;
 constexpr std::size_t kLargeGraph = 4000;
 constexpr int kMostLinearGaps = 4000;
 
@@ -102,10 +106,13 @@ class Planner::Impl {
 
   std::int64_t minimum() {
     add_stock();
-    find_minimum();
-    std::int64_t least = std::numeric_limits<std::int64_t>::max();
-    for (const Found& found : found_) least = std::min(least, found.plan.arena_bytes);
-    return least;
+    if (!has_minimum_ && moves()) {
+      has_minimum_ = true;
+      find_least_load();
+      // Rungs below the arena found so far may have a smaller one.
+      climb(least_arena());
+    }
+    return least_arena();
   }
 
   PlanReport plan(std::int64_t budget_bytes) {
@@ -215,23 +222,26 @@ class Planner::Impl {
   // Places, times and keeps a replay; lays out again under a smaller load where holes between
   // blocks push the arena above the level.
   void keep(std::size_t order, const RungResult& result, std::int64_t level_bytes) {
-    std::int64_t arena = add_found(order, result.replay);
+    // The lowest rungs decide what is feasible at all: more work on their layout.
+    const std::int64_t moves = next_rung_ < 4 ? kBottomMoves : kLayoutMoves;
+    std::int64_t arena = add_found(order, result.replay, moves);
     ReplayOptions options = result.options;
-    for (int i = 0; i < 3 && arena > level_bytes; ++i) {
+    const int again = graph_.op_count() > kLargeGraph ? 1 : 2;
+    for (int i = 0; i < again && arena > level_bytes; ++i) {
       options.budget_bytes -= arena - level_bytes;
-      const ReplayResult again = replay(problems_[order], result.decisions, options);
-      if (!again.feasible) return;
-      arena = add_found(order, again);
+      const ReplayResult smaller = replay(problems_[order], result.decisions, options);
+      if (!smaller.feasible) return;
+      arena = add_found(order, smaller, moves);
     }
   }
-  std::int64_t add_found(std::size_t order, const ReplayResult& replay) {
+  std::int64_t add_found(std::size_t order, const ReplayResult& replay, std::int64_t moves) {
     Found found{replay.plan,
                 {},
                 order,
                 replay.recomputed_ops,
                 replay.offloaded_bytes,
                 replay.prefetched_bytes};
-    place_instances(graph_, found.plan);
+    place_instances(graph_, found.plan, moves);
     add_waits(graph_, found.plan);
     found.timeline = simulate_plan(found.plan);
     found_.push_back(std::move(found));
@@ -245,7 +255,7 @@ class Planner::Impl {
       options.budget_bytes = std::int64_t{1} << 61;
       options.free_after_use = options_.policy != Policy::kNone;
       const Decisions keep_all(problems_[i].gaps.size(), Choice::kKeep);
-      add_found(i, replay(problems_[i], keep_all, options));
+      add_found(i, replay(problems_[i], keep_all, options), kLayoutMoves);
     }
   }
 
@@ -253,10 +263,15 @@ class Planner::Impl {
     return options_.policy != Policy::kNone && options_.policy != Policy::kLiveness;
   }
 
+  std::int64_t least_arena() const {
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (const Found& found : found_) least = std::min(least, found.plan.arena_bytes);
+    return least;
+  }
+
   // Bisects for the smallest level at which anything fits.
-  void find_minimum() {
-    if (has_minimum_ || !moves()) return;
-    has_minimum_ = true;
+  void find_least_load() {
+    least_load_bytes_ = least_arena();
     const bool large = graph_.op_count() > kLargeGraph;
     for (std::size_t i = 0; i < problems_.size(); ++i) {
       std::int64_t low = problems_[i].largest_op_bytes;
@@ -265,7 +280,7 @@ class Planner::Impl {
       const int rounds = large ? 7 : 14;
       for (int round = 0; round < rounds && (round == 0 || low < high); ++round) {
         const std::int64_t middle = round == 0 ? low : low + (high - low) / (round < 4 ? 8 : 2);
-        auto result = Rung(problems_[i], drop_ns_[i], options_.policy, middle, 2).find_any();
+        auto result = Rung(problems_[i], drop_ns_[i], options_.policy, middle, 1, 2).find_any();
         if (result) {
           high = middle;
           best = std::move(result);
@@ -273,7 +288,9 @@ class Planner::Impl {
           low = middle + 1;
         }
       }
-      if (best) keep(i, *best, high);
+      if (!best) continue;
+      keep(i, *best, high);
+      least_load_bytes_ = std::min(least_load_bytes_, high);
     }
   }
 
@@ -281,13 +298,10 @@ class Planner::Impl {
   void make_ladder() {
     if (!ladder_.empty()) return;
     std::int64_t top = 0;
-    std::int64_t bottom = std::numeric_limits<std::int64_t>::max();
-    for (const Found& found : found_) {
-      top = std::max(top, found.plan.arena_bytes);
-      bottom = std::min(bottom, found.plan.arena_bytes);
-    }
+    for (const Found& found : found_) top = std::max(top, found.plan.arena_bytes);
+    const std::int64_t bottom = least_load_bytes_;
     const std::int64_t pinned = problems_.front().pinned_bytes;
-    const int rungs = graph_.op_count() > kLargeGraph ? 8 : 32;
+    const int rungs = graph_.op_count() > kLargeGraph ? 14 : 28;
     const double low = static_cast<double>(std::max<std::int64_t>(1, bottom - pinned));
     const double high = static_cast<double>(std::max<std::int64_t>(1, top - pinned));
     for (int i = 0; i < rungs; ++i) {
@@ -295,20 +309,31 @@ class Planner::Impl {
       const std::int64_t bytes = pinned + static_cast<std::int64_t>(std::llround(level));
       if (ladder_.empty() || bytes > ladder_.back()) ladder_.push_back(bytes);
     }
-    warm_.resize(problems_.size());
+    warm_.assign(problems_.size(), std::vector<Decisions>(std::size(kSoftParts)));
   }
 
   void climb(std::int64_t budget_bytes) {
     if (!moves()) return;
     make_ladder();
     for (; next_rung_ < ladder_.size() && ladder_[next_rung_] <= budget_bytes; ++next_rung_) {
-      for (std::size_t i = 0; i < problems_.size(); ++i) {
-        Rung rung(problems_[i], drop_ns_[i], options_.policy, ladder_[next_rung_], tries());
-        const auto result = rung.search(warm_[i]);
-        if (!result) continue;
-        warm_[i] = result->decisions;
-        keep(i, *result, ladder_[next_rung_]);
-      }
+      for (std::size_t i = 0; i < problems_.size(); ++i) search_rung(i, ladder_[next_rung_]);
+    }
+  }
+  // Baselines are searched once: their authors know nothing of layouts.
+  void search_rung(std::size_t order, std::int64_t level_bytes) {
+    const bool ours = options_.policy == Policy::kAuto ||
+                      options_.policy == Policy::kRecomputeOnly ||
+                      options_.policy == Policy::kOffloadOnly;
+    // Of a large graph one is enough.
+    const bool large = graph_.op_count() > kLargeGraph;
+    const std::size_t parts = ours && !large ? std::size(kSoftParts) : 1;
+    for (std::size_t k = 0; k < parts; ++k) {
+      Rung rung(problems_[order], drop_ns_[order], options_.policy, level_bytes, kSoftParts[k],
+                tries());
+      const auto result = rung.search(warm_[order][k]);
+      if (!result) continue;
+      warm_[order][k] = result->decisions;
+      keep(order, *result, level_bytes);
     }
   }
 
@@ -339,11 +364,12 @@ class Planner::Impl {
   std::vector<Problem> problems_;  // by order
   std::vector<std::string> names_;
   std::vector<std::vector<double>> drop_ns_;
-  std::vector<Decisions> warm_;
+  std::vector<std::vector<Decisions>> warm_;  // by order and soft part: the last rung's best
   std::vector<Found> found_;
   std::vector<std::int64_t> ladder_;
   std::size_t next_rung_ = 0;
   bool has_minimum_ = false;
+  std::int64_t least_load_bytes_ = 0;
   PlanBounds bounds_;
 };
 

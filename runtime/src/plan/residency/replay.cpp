@@ -17,6 +17,9 @@ namespace {
 
 constexpr std::int32_t kNone = -1;
 
+// Resident storages up to which every eviction looks at all of them.
+constexpr std::size_t kFewResident = 256;
+
 class Replayer {
  public:
   Replayer(const Problem& problem, const Decisions& decisions, const ReplayOptions& options)
@@ -58,6 +61,7 @@ class Replayer {
     std::int32_t gap = 0;              // the next of its gaps
     bool on_host = false;              // a copy of its present version
     bool is_leaving = false;           // offload issued, bytes not yet given back
+    double left_ns = 0;                // when its copy will have ended
     bool is_rebuilt = false;           // being rebuilt: its writers write into it
   };
 
@@ -115,6 +119,7 @@ class Replayer {
     for (const OpId o : to_run_) {
       count_readers(o, -1);
       if (++result_.recomputed_ops > recompute_limit_) return false;
+      if (options_.give_up_ns > 0 && compute_ns_ > options_.give_up_ns) return false;
       if (!run_op(o, StepKind::kRecompute)) return false;
       for (const StorageId s : graph_.touched(o)) release(s);
     }
@@ -165,6 +170,7 @@ class Replayer {
     const bool again = kind == StepKind::kRecompute;
     const auto touched = graph_.touched(o);
     for (const StorageId s : touched) ++state(s).needs;
+    free_what_has_left();
     Step step;
     step.kind = kind;
     step.op = o;
@@ -249,6 +255,7 @@ class Replayer {
     }
     if (live_ + align_up(step.workspace_bytes, it_.device->alignment_bytes) > options_.budget_bytes)
       overrun_ = true;
+    compute_ns_ += step.cost_ns;
     steps().push_back(std::move(step));
     for (const InstanceId id : temporaries_) emit_free(id);
     temporaries_.clear();
@@ -319,7 +326,10 @@ class Replayer {
     if (!it.instance.valid() || it.needs > 0 || it_.is_pinned[s.index()]) return;
     if (it.is_rebuilt) return;
     const std::int32_t next = next_use(s);
-    const bool keep = next >= 0 && (options_.keep_rebuilt || next == at_ || it.on_host);
+    const bool has_room = static_cast<double>(live_) <=
+                          options_.soft_part * static_cast<double>(options_.budget_bytes);
+    const bool keep =
+        next >= 0 && ((options_.keep_rebuilt && has_room) || next == at_ || it.on_host);
     if (!keep && !graph_.live_at_end(s)) evict(s);
   }
 
@@ -332,6 +342,7 @@ class Replayer {
     emit_copy(StepKind::kOffload, s);
     it.on_host = true;
     it.is_leaving = true;
+    copy_out_ns_ = it.left_ns = std::max(copy_out_ns_, compute_ns_) + steps().back().cost_ns;
     leaving_.push_back(s);
   }
   bool fetch(StorageId s) {
@@ -366,6 +377,18 @@ class Replayer {
     return spills ? Tier::kFile : Tier::kHost;
   }
 
+  // Bytes whose copy has ended go at once: holes close earlier and the layout is tighter.
+  void free_what_has_left() {
+    while (!leaving_.empty()) {
+      const StorageId s = leaving_.front();
+      const State& it = state(s);
+      const bool waits = it.is_leaving && it.instance.valid();
+      if (waits && (it.left_ns > compute_ns_ || it.needs > 0)) return;
+      leaving_.pop_front();
+      if (waits) evict(s);
+    }
+  }
+
   // --- room -------------------------------------------------------------------------------------
   bool make_room(std::int64_t need) {
     while (live_ + need > options_.budget_bytes) {
@@ -395,23 +418,47 @@ class Replayer {
     return options_.may_offload && it_.device->can_copy() && graph_.size_bytes(s) > 0;
   }
 
+  bool can_leave(StorageId s) {
+    const State& it = state(s);
+    if (it.needs > 0 || it.is_rebuilt || it_.bytes[s.index()] == 0) return false;
+    const std::int32_t next = next_use(s);
+    if (next < 0 || next == at_) return false;
+    return it.on_host || may_drop(s) || may_copy(s);
+  }
   StorageId choose_victim() {
+    if (resident_.size() > kFewResident) return choose_from_list();
     StorageId best;
     double best_score = std::numeric_limits<double>::infinity();
     for (const StorageId s : resident_) {
-      State& it = state(s);
-      if (it.needs > 0 || it.is_rebuilt || it_.bytes[s.index()] == 0) continue;
-      const std::int32_t next = next_use(s);
-      if (next < 0 || next == at_) continue;
-      const bool drops = may_drop(s);
-      if (!it.on_host && !drops && !may_copy(s)) continue;
-      const double score = victim_score(s, next, drops);
+      if (!can_leave(s)) continue;
+      const double score = victim_score(s, next_use(s), may_drop(s));
       if (score < best_score || (score == best_score && s < best)) {
         best_score = score;
         best = s;
       }
     }
     return best;
+  }
+  // Among many, scores change slowly: the best eighth is kept in order and used up.
+  StorageId choose_from_list() {
+    for (int round = 0; round < 2; ++round) {
+      while (!victims_.empty()) {
+        const Victim victim = victims_.back();
+        victims_.pop_back();
+        const bool is_same = state(victim.storage).instance == victim.instance;
+        if (is_same && can_leave(victim.storage)) return victim.storage;
+      }
+      for (const StorageId s : resident_)
+        if (can_leave(s))
+          victims_.push_back({victim_score(s, next_use(s), may_drop(s)), s, state(s).instance});
+      const auto worse = [](const Victim& a, const Victim& b) {
+        return a.score != b.score ? a.score > b.score : b.storage < a.storage;
+      };
+      std::sort(victims_.begin(), victims_.end(), worse);
+      victims_.erase(victims_.begin(),
+                     victims_.begin() + static_cast<std::ptrdiff_t>(victims_.size() * 7 / 8));
+    }
+    return {};
   }
   double victim_score(StorageId s, std::int32_t next, bool drops) {
     const State& it = state(s);
@@ -491,7 +538,10 @@ class Replayer {
     PLIMSOLL_CHECK(!overrun_, "a replayed plan holds more than its budget");
     drop_useless_copies(it_, result_.plan);
     count_copies();
-    if (it_.device->can_copy()) hoist_prefetches(it_, result_.plan, options_.budget_bytes);
+    if (it_.device->can_copy())
+      hoist_prefetches(it_, result_.plan,
+                       static_cast<std::int64_t>(options_.soft_part *
+                                                 static_cast<double>(options_.budget_bytes)));
     result_.estimated_ns = estimate_ns(it_, result_.plan);
   }
 
@@ -503,6 +553,12 @@ class Replayer {
     }
   }
 
+  struct Victim {
+    double score = 0;
+    StorageId storage;
+    InstanceId instance;
+  };
+
   const Problem& it_;
   const graph::Graph& graph_;
   const Decisions& decisions_;
@@ -511,6 +567,7 @@ class Replayer {
   std::vector<StorageId> resident_;  // that may be evicted at some time
   std::deque<StorageId> leaving_;    // in the order their copies were issued
   std::vector<StorageId> wanted_;
+  std::vector<Victim> victims_;  // the best last
   std::vector<OpId> to_run_;
   std::vector<InstanceId> temporaries_;
   std::vector<std::uint8_t> counted_on_host_, in_file_;
@@ -521,6 +578,8 @@ class Replayer {
   std::int64_t live_ = 0;
   std::int64_t host_used_ = 0;
   std::int64_t recompute_limit_ = 0;
+  double compute_ns_ = 0;   // of the compute stream, stalls not counted
+  double copy_out_ns_ = 0;  // when the copies issued so far will have ended
   bool overrun_ = false;
   ReplayResult result_;
 };

@@ -25,10 +25,14 @@ struct ReplayOptions {
   std::int64_t budget_bytes = 0;
   bool may_recompute = true;
   bool may_offload = true;
-  bool keep_rebuilt = true;    // what was rebuilt on the way stays for its own next use
+  bool keep_rebuilt = true;  // what was rebuilt on the way stays for its own next use
+  // Up to which part of the budget bytes are held that need not be: prefetches moved forward,
+  // storages rebuilt on the way. Less leaves holes for the layout.
+  double soft_part = 1;
   bool free_after_use = true;  // off: everything stays to the end of the step
   VictimRule rule = VictimRule::kNextUse;
   std::int64_t recompute_limit = 0;  // ops run again before it gives up; 0: 40 x ops + 1000
+  double give_up_ns = 0;             // compute time beyond which it is of no interest; 0: none
 };
 
 struct ReplayResult {

@@ -43,16 +43,23 @@ bool may_offload(Policy policy) {
 }
 
 Rung::Rung(const Problem& problem, const std::vector<double>& drop_ns, Policy policy,
-           std::int64_t budget_bytes, int evaluations)
+           std::int64_t budget_bytes, double soft_part, int evaluations)
     : it_(problem),
       drop_ns_(drop_ns),
       policy_(policy),
       budget_bytes_(budget_bytes),
+      soft_part_(soft_part),
       left_(evaluations) {}
 
 void Rung::try_decisions(const Decisions& decisions, const ReplayOptions& options) {
+  const std::size_t key = std::hash<std::string_view>()(
+      {reinterpret_cast<const char*>(decisions.data()), decisions.size()});
+  const bool is_new = tried_.insert(2 * key + (options.keep_rebuilt ? 1 : 0)).second;
+  if (!is_new) return;
   --left_;
-  ReplayResult result = replay(it_, decisions, options);
+  ReplayOptions bounded = options;
+  if (best_) bounded.give_up_ns = best_->replay.estimated_ns;
+  ReplayResult result = replay(it_, decisions, bounded);
   if (!result.feasible) return;
   if (best_ && best_->replay.estimated_ns <= result.estimated_ns) return;
   best_ = RungResult{decisions, options, std::move(result)};
@@ -60,12 +67,14 @@ void Rung::try_decisions(const Decisions& decisions, const ReplayOptions& option
 
 namespace {
 
-ReplayOptions options_for(Policy policy, std::int64_t budget_bytes, std::size_t ops) {
+ReplayOptions options_for(Policy policy, std::int64_t budget_bytes, double soft_part,
+                          std::size_t ops) {
   ReplayOptions options;
   options.budget_bytes = budget_bytes;
   options.may_recompute = may_recompute(policy);
   options.may_offload = may_offload(policy);
-  options.recompute_limit = 12 * static_cast<std::int64_t>(ops) + 1000;
+  options.soft_part = soft_part;
+  options.recompute_limit = 4 * static_cast<std::int64_t>(ops) + 1000;
   if (policy == Policy::kBaselineDtr) options.rule = VictimRule::kDtr;
   return options;
 }
@@ -87,7 +96,7 @@ void Rung::try_mix(double copies, double margin, OffloadOrder order) {
   choose.may_recompute = may_recompute(policy_);
   choose.offload_order = order;
   try_decisions(choose_greedily(it_, drop_ns_, choose),
-                options_for(policy_, budget_bytes_, it_.order.size()));
+                options_for(policy_, budget_bytes_, soft_part_, it_.order.size()));
 }
 
 void Rung::try_first_mixes() {
@@ -129,7 +138,7 @@ void Rung::try_chen() {
       const std::int32_t r = rank[it_.gaps[g].storage.index()];
       if (r >= 0 && r % k != 0 && std::isfinite(drop_ns_[g])) decisions[g] = Choice::kDrop;
     }
-    try_decisions(decisions, options_for(policy_, budget_bytes_, it_.order.size()));
+    try_decisions(decisions, options_for(policy_, budget_bytes_, soft_part_, it_.order.size()));
   }
 }
 
@@ -145,7 +154,7 @@ void Rung::try_superneurons() {
       decisions[g] = Choice::kDrop;
     }
   }
-  ReplayOptions options = options_for(policy_, budget_bytes_, it_.order.size());
+  ReplayOptions options = options_for(policy_, budget_bytes_, soft_part_, it_.order.size());
   try_decisions(decisions, options);
   options.keep_rebuilt = false;  // memory-centric
   try_decisions(decisions, options);
@@ -216,7 +225,7 @@ void Rung::flip_chunks() {
 }
 
 std::optional<RungResult> Rung::search(const Decisions& warm) {
-  const ReplayOptions plain = options_for(policy_, budget_bytes_, it_.order.size());
+  const ReplayOptions plain = options_for(policy_, budget_bytes_, soft_part_, it_.order.size());
   if (!warm.empty()) try_decisions(warm, plain);
   switch (policy_) {
     case Policy::kBaselineChen:
@@ -271,14 +280,14 @@ std::optional<RungResult> Rung::find_any() {
       policy_ != Policy::kRecomputeOnly)
     return search({});
   const auto found = [&] { return best_.has_value(); };
-  for (const double margin : {0.5, 0.8, 0.1}) {
-    for (const double copies : {1e6, 0.0}) {
+  for (const double copies : {1e6, 0.0}) {
+    for (const double margin : {0.8, 0.5, 0.1}) {
       left_ = 1;
       try_mix(copies, margin, OffloadOrder::kDearest);
       if (found()) return std::move(best_);
     }
   }
-  ReplayOptions options = options_for(policy_, budget_bytes_, it_.order.size());
+  ReplayOptions options = options_for(policy_, budget_bytes_, soft_part_, it_.order.size());
   try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), options);
   if (found()) return std::move(best_);
   options.keep_rebuilt = false;

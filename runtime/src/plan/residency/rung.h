@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <unordered_set>
 
 #include "plimsoll/plan/residency.h"
 
@@ -27,7 +28,7 @@ bool may_offload(Policy policy);
 class Rung {
  public:
   Rung(const Problem& problem, const std::vector<double>& drop_ns, Policy policy,
-       std::int64_t budget_bytes, int evaluations);
+       std::int64_t budget_bytes, double soft_part, int evaluations);
 
   // The fastest found, `warm` among what is tried (empty: none). Nothing where no try fits.
   std::optional<RungResult> search(const Decisions& warm);
@@ -50,7 +51,9 @@ class Rung {
   const std::vector<double>& drop_ns_;
   Policy policy_;
   std::int64_t budget_bytes_;
+  double soft_part_;  // see ReplayOptions
   int left_;
+  std::unordered_set<std::size_t> tried_;  // keys of decisions; never iterated
   std::optional<RungResult> best_;
 };
 
