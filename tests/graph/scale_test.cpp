@@ -44,10 +44,11 @@ TEST(Scale, AMillionOpsTakeLessThanAGibibyte) {
   const Graph graph = residual(1'000'000);
   EXPECT_LT(graph.footprint_bytes(), std::size_t{1} << 29);
   EXPECT_LT(peak_resident_bytes() - before, std::int64_t{1} << 30);
-  EXPECT_EQ(peak_bytes(graph, graph.program_order()), 8 * 1024);
+  // Two residuals that wait for their adds, what the op reads and what it writes.
+  EXPECT_EQ(peak_bytes(graph, graph.program_order()), 4 * 1024);
 }
 
-TEST(Scale, AMillionOpsComeBackFromJson) {
+TEST(Scale, TwoHundredThousandOpsComeBackFromJson) {
   const Graph graph = residual(200'000);
   const std::int64_t before = peak_resident_bytes();
   const Graph again = read_json(write_json(graph), "g.json");
