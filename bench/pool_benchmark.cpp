@@ -145,7 +145,7 @@ void pool_evict_and_fetch(benchmark::State& state) {
   const PoolStatistics stats = world.pool.stats();
   state.SetBytesProcessed(stats.offloaded_bytes + stats.prefetched_bytes);
 }
-BENCHMARK(pool_evict_and_fetch)->Arg(4096)->Arg(1 << 20)->Arg(16 << 20);
+BENCHMARK(pool_evict_and_fetch)->Arg(4096)->Arg(1 << 20)->Arg(16 << 20)->UseRealTime();
 
 }  // namespace
 }  // namespace plimsoll::pool

@@ -238,14 +238,19 @@ void TensorPool::State::fetch_missing(std::span<const BlockId> ids) {
 }
 
 void TensorPool::State::make_room(const Room& room, std::span<const BlockId> ids) {
-  if (room.bytes == 0) return;
   const std::int64_t bytes = align_up(room.bytes, arena_.alignment());
   if (!room.is_guess) return make_hole(bytes);
-  try {
-    make_hole(std::min(bytes, options_.budget_bytes - bytes_staying(ids)));
-  } catch (const DeviceOutOfMemory&) {
-    // A guess that cannot be met: the operator may still need less.
-  } catch (const HostOutOfMemory&) {
+  // A guess is met whole, or else for the largest allocation, or else not: the operator may still
+  // need less.
+  const std::int64_t most = options_.budget_bytes - bytes_staying(ids);
+  for (const std::int64_t part : {bytes, align_up(room.largest_bytes, arena_.alignment())}) {
+    try {
+      return make_hole(std::min(part, most));
+    } catch (const DeviceOutOfMemory&) {
+      continue;
+    } catch (const HostOutOfMemory&) {
+      continue;
+    }
   }
 }
 

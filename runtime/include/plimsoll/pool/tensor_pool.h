@@ -31,7 +31,8 @@ struct TensorPoolOptions {
 struct Room {
   std::int64_t bytes = 0;          // most that is live at one time
   std::int64_t largest_bytes = 0;  // the largest single allocation; 0: as `bytes`
-  // True: the figures are a guess; do what can be done, and do not throw for the rest.
+  // True: the figures are a guess, met whole or else for the largest allocation or else not; that
+  // is no error then.
   bool is_guess = false;
   // Slide the operands to the end of the region they share, so that what is not pinned is one
   // piece. For operators whose needs are not known: any allocation up to budget - pinned then
