@@ -37,37 +37,42 @@ TEST_P(ListedOptimum, IsReachedAndProved) {
   EXPECT_GE(result.program_peak_bytes, result.peak_bytes);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Inference, ListedOptimum,
-    ::testing::Values(
-        Listed{"inference/nasnet-cifar", 1984, 0}, Listed{"inference/nasnet-imagenet", 4369.2, .051},
-        Listed{"inference/amoebanet-cifar", 1440, 0},
-        Listed{"inference/amoebanet-imagenet", 4361, .051},
-        Listed{"inference/darts-cifar", 1584, 0}, Listed{"inference/darts-imagenet", 4508, .051},
-        Listed{"inference/pnas-cifar", 2496, 0}, Listed{"inference/pnas-imagenet", 8599.5, .051},
-        Listed{"inference/randwire1-wsum-32", 3344.2, .051},
-        Listed{"inference/randwire2-wsum-32", 3822.0, .051},
-        Listed{"inference/randwire3-wsum-32", 4538.6, .051},
-        Listed{"inference/randwire1-wsum-64", 5733.0, .051},
-        Listed{"inference/randwire1-stack-32", 5494.1, .051},
-        Listed{"inference/randwire2-stack-32", 5016.4, .051}, Listed{"inference/hrnet-w18", 7056, 0},
-        Listed{"inference/densenet121", 8232, 0}));
+INSTANTIATE_TEST_SUITE_P(Inference, ListedOptimum,
+                         ::testing::Values(Listed{"inference/nasnet-cifar", 1984, 0},
+                                           Listed{"inference/nasnet-imagenet", 4369.2, .051},
+                                           Listed{"inference/amoebanet-cifar", 1440, 0},
+                                           Listed{"inference/amoebanet-imagenet", 4361, .051},
+                                           Listed{"inference/darts-cifar", 1584, 0},
+                                           Listed{"inference/darts-imagenet", 4508, .051},
+                                           Listed{"inference/pnas-cifar", 2496, 0},
+                                           Listed{"inference/pnas-imagenet", 8599.5, .051},
+                                           Listed{"inference/randwire1-wsum-32", 3344.2, .051},
+                                           Listed{"inference/randwire2-wsum-32", 3822.0, .051},
+                                           Listed{"inference/randwire3-wsum-32", 4538.6, .051},
+                                           Listed{"inference/randwire1-wsum-64", 5733.0, .051},
+                                           Listed{"inference/randwire1-stack-32", 5494.1, .051},
+                                           Listed{"inference/randwire2-stack-32", 5016.4, .051},
+                                           Listed{"inference/hrnet-w18", 7056, 0},
+                                           Listed{"inference/densenet121", 8232, 0}));
 
-INSTANTIATE_TEST_SUITE_P(
-    Training, ListedOptimum,
-    ::testing::Values(
-        Listed{"training/x-alexnet-1", 147508, .5}, Listed{"training/x-alexnet-32", 149120, .5},
-        Listed{"training/x-vgg11-1", 401522, .5}, Listed{"training/x-vgg11-32", 1535040, .5},
-        Listed{"training/x-squeezenet1_0-1", 36683, .5},
-        Listed{"training/x-squeezenet1_0-32", 1141163, .5},
-        Listed{"training/x-resnet18-1", 30418, .51}, Listed{"training/x-resnet18-32", 686626, .51},
-        Listed{"training/x-resnet50-1", 92312, .51}, Listed{"training/x-resnet50-32", 2690896, .51},
-        Listed{"training/x-mobilenet_v2-1", 77327, .5},
-        Listed{"training/x-mobilenet_v2-32", 2440725, .5},
-        Listed{"training/x-vit_b_16-1", 140658, .5}, Listed{"training/x-vit_b_16-32", 4425408, .5},
-        Listed{"training/x-densenet121-1", 127505, .5},
-        Listed{"training/x-densenet121-32", 4067719, .5},
-        Listed{"training/t-randwire32", 1687633.5, 0}));
+INSTANTIATE_TEST_SUITE_P(Training, ListedOptimum,
+                         ::testing::Values(Listed{"training/x-alexnet-1", 147508, .5},
+                                           Listed{"training/x-alexnet-32", 149120, .5},
+                                           Listed{"training/x-vgg11-1", 401522, .5},
+                                           Listed{"training/x-vgg11-32", 1535040, .5},
+                                           Listed{"training/x-squeezenet1_0-1", 36683, .5},
+                                           Listed{"training/x-squeezenet1_0-32", 1141163, .5},
+                                           Listed{"training/x-resnet18-1", 30418, .51},
+                                           Listed{"training/x-resnet18-32", 686626, .51},
+                                           Listed{"training/x-resnet50-1", 92312, .51},
+                                           Listed{"training/x-resnet50-32", 2690896, .51},
+                                           Listed{"training/x-mobilenet_v2-1", 77327, .5},
+                                           Listed{"training/x-mobilenet_v2-32", 2440725, .5},
+                                           Listed{"training/x-vit_b_16-1", 140658, .5},
+                                           Listed{"training/x-vit_b_16-32", 4425408, .5},
+                                           Listed{"training/x-densenet121-1", 127505, .5},
+                                           Listed{"training/x-densenet121-32", 4067719, .5},
+                                           Listed{"training/t-randwire32", 1687633.5, 0}));
 
 class OtherGraph : public ::testing::TestWithParam<const char*> {};
 

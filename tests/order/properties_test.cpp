@@ -11,13 +11,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "../graph/random_graph.h"
-#include "brute_force.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/graph/memory.h"
 #include "plimsoll/graph/text.h"
 #include "plimsoll/order/certificate.h"
 #include "plimsoll/order/from_graph.h"
+
+#include "../graph/random_graph.h"
+#include "brute_force.h"
 
 namespace plimsoll::order {
 namespace {
@@ -71,8 +72,8 @@ TEST(Properties, TheBoundIsAtMostThePeakAndThePeakAtMostTheSum) {
       sum += graph.size_bytes(graph::StorageId(s));
     for (std::size_t o = 0; o < graph.op_count(); ++o)
       most_workspace = std::max(most_workspace, graph.workspace_bytes(graph::OpId(o)));
-    for (const Algorithm algorithm : {Algorithm::kSearch, Algorithm::kSerenity, Algorithm::kGreedy,
-                                      Algorithm::kProgram}) {
+    for (const Algorithm algorithm :
+         {Algorithm::kSearch, Algorithm::kSerenity, Algorithm::kGreedy, Algorithm::kProgram}) {
       Options options;
       options.algorithm = algorithm;
       const OrderResult result = solve(graph, options);
@@ -103,8 +104,8 @@ TEST(Properties, AnOrderIsTopologicalWheneverTheSearchIsStopped) {
 }
 
 TEST(Properties, ATimeLimitOfZeroGivesProgramOrderAndABound) {
-  const Problem problem = make_problem(
-      graph::read_text_file(PLIMSOLL_TEST_DATA "/graphs/training/t-unet.txt"));
+  const Problem problem =
+      make_problem(graph::read_text_file(PLIMSOLL_TEST_DATA "/graphs/training/t-unet.txt"));
   for (const Algorithm algorithm : {Algorithm::kSearch, Algorithm::kSerenity, Algorithm::kIlp}) {
     Options options;
     options.algorithm = algorithm;
@@ -158,10 +159,9 @@ TEST(Ilp, AgreesWithTheSearchOnRandomGraphs) {
 }
 
 TEST(Ilp, AgreesWithTheSearchOnEveryDataGraphItTakes) {
-  for (const char* name :
-       {"x-alexnet-1", "x-alexnet-32", "x-vgg11-1", "x-vgg11-32", "x-resnet18-1", "x-resnet18-32",
-        "x-resnet50-1", "x-resnet50-32", "x-squeezenet1_0-1", "x-squeezenet1_0-32",
-        "x-mobilenet_v2-1", "x-mobilenet_v2-32"}) {
+  for (const char* name : {"x-alexnet-1", "x-alexnet-32", "x-vgg11-1", "x-vgg11-32", "x-resnet18-1",
+                           "x-resnet18-32", "x-resnet50-1", "x-resnet50-32", "x-squeezenet1_0-1",
+                           "x-squeezenet1_0-32", "x-mobilenet_v2-1", "x-mobilenet_v2-32"}) {
     const graph::Graph graph =
         graph::read_text_file(std::string(PLIMSOLL_TEST_DATA "/graphs/training/") + name + ".txt");
     Options options;
