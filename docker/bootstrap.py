@@ -30,6 +30,8 @@ PACKAGES = [
     "libcli11-dev",
     "libgmock-dev",
     "libgtest-dev",
+    "libjemalloc2",
+    "libmimalloc2.0",
     "libprotozero-dev",
     "libspdlog-dev",
     "liburing-dev",

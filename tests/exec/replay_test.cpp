@@ -151,6 +151,19 @@ TEST(Replay, ALateFreeKeepsItsBytes) {
   bench.resource.deallocate(kept, bytes, device::Queue::kCompute);
 }
 
+TEST(Replay, ABlockThatIsKeptForEverDoesNotHauntItsPlaceForEver) {
+  Bench bench;
+  bench.steps_until_planned(kTraining);
+  Program keeps_one = kTraining;
+  keeps_one[2].lives_for = 1'000'000;
+  bench.runner.run(keeps_one);
+  for (int i = 0; i < 12; ++i) bench.runner.run(kTraining);
+  const std::int64_t refused = bench.statistics().refused;
+  EXPECT_GT(refused, 0);
+  for (int i = 0; i < 12; ++i) bench.runner.run(kTraining);
+  EXPECT_EQ(bench.statistics().refused, refused);
+}
+
 TEST(Replay, TheLaneDetachesWhereNothingFitsAndComesBackAtTheNextStep) {
   PlannedResourceOptions options = inline_planning();
   options.replay.detach_after = 3;

@@ -16,6 +16,7 @@
 #include "plimsoll/base/bytes.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/device/host_device.h"
+#include "plimsoll/exec/planned_resource.h"
 #include "plimsoll/pool/arena_resource.h"
 #include "plimsoll/pool/host_resource.h"
 #include "plimsoll/pool/limited_resource.h"
@@ -101,6 +102,11 @@ struct Stacked {
   StatisticsResource counted{limited};
   LoggingResource resource{counted, [](const ResourceEvent&) {}};
 };
+struct Planned {
+  Planned() { resource.step_mark(); }
+  HostResource upstream;
+  exec::PlannedResource resource{upstream};
+};
 struct Fake {
   RefusingResource resource;
 };
@@ -113,7 +119,7 @@ class ResourceContract : public testing::Test {
 };
 
 using Fixtures =
-    testing::Types<PlainHost, LimitedHost, CountedHost, LoggedHost, Arena, Stacked, Fake>;
+    testing::Types<PlainHost, LimitedHost, CountedHost, LoggedHost, Arena, Stacked, Planned, Fake>;
 TYPED_TEST_SUITE(ResourceContract, Fixtures);
 
 TYPED_TEST(ResourceContract, AnswersSizeZeroWithNullAndCountsNothing) {

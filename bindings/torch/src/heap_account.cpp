@@ -34,6 +34,25 @@ void install_allocator(const AllocatorOptions& options) {
                           "; write a positive number of bytes, or 0 for no limit");
   }
   detail::HostAllocator::installed().account().enable(options);
+  detail::HostAllocator::installed().set_planning(options.plan);
+}
+
+void mark_step() {
+  if (exec::ReplayEngine* engine = detail::HostAllocator::installed().plan_engine())
+    engine->step_mark();
+}
+
+PlannedAllocations planned_allocations() {
+  const exec::ReplayEngine* engine = detail::HostAllocator::installed().plan_engine();
+  if (engine == nullptr) return {};
+  const exec::ReplayStatistics all = engine->statistics();
+  return {.steps = all.steps,
+          .planned = all.planned,
+          .missed = all.missed,
+          .escaped = all.escaped,
+          .refused = all.refused,
+          .plans_made = all.plans_made,
+          .arena_bytes = all.arena_bytes};
 }
 
 AllocatorStatistics allocator_statistics() {

@@ -21,6 +21,25 @@ std::atomic<int> g_open_scopes{0};
 
 std::mutex g_arenas_mutex;
 
+// The heap as the resource that plans' arenas come from.
+class HeapResource final : public pool::MemoryResource {
+ public:
+  explicit HeapResource(HostAllocator& allocator) : allocator_(allocator) {}
+  void* allocate(std::int64_t bytes, device::Queue queue) override {
+    c10::DataPtr memory = allocator_.allocate_on_heap(static_cast<std::size_t>(bytes));
+    return memory.release_context();
+  }
+  void deallocate(void* pointer, std::int64_t bytes, device::Queue queue) noexcept override {
+    allocator_.free_on_heap(pointer);
+  }
+  std::int64_t alignment_bytes() const noexcept override { return 64; }
+  pool::ResourceStatistics stats() const noexcept override { return {}; }
+  std::string name() const override { return "LibTorch's heap"; }
+
+ private:
+  HostAllocator& allocator_;
+};
+
 }  // namespace
 
 ArenaScope::ArenaScope(ArenaSource* source) noexcept : source_(source), previous_(t_source) {
@@ -67,9 +86,38 @@ c10::DataPtr HostAllocator::allocate(std::size_t bytes) {
       at::in_parallel_region()) {
     source = g_worker_source.load(std::memory_order_acquire);
   }
-  if (source == nullptr) return allocate_on_heap(bytes);
+  if (source == nullptr) {
+    if (!is_planning_.load(std::memory_order_relaxed)) return allocate_on_heap(bytes);
+    return allocate_planned(*plan_engine(), bytes);
+  }
   void* address = source->allocate(bytes);
   return {address, address, &HostAllocator::release, cpu};
+}
+
+// The size alone tells requests apart: naming the operator would cost more than the hand-out.
+c10::DataPtr HostAllocator::allocate_planned(exec::ReplayEngine& engine, std::size_t bytes) {
+  const auto size = static_cast<std::int64_t>(bytes);
+  if (void* address = engine.try_allocate(size))
+    return {address, address, &HostAllocator::release, c10::Device(c10::DeviceType::CPU)};
+  c10::DataPtr memory = allocate_on_heap(bytes);
+  engine.note(memory.get(), size);
+  return memory;
+}
+
+void HostAllocator::set_planning(bool wanted) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (wanted && plan_engine() == nullptr) {
+    // Both leaked on purpose, like the allocator.
+    auto* resource = new HeapResource(*this);
+    engine_.store(new exec::ReplayEngine(*resource), std::memory_order_release);
+  }
+  is_planning_.store(wanted, std::memory_order_release);
+}
+
+void HostAllocator::free_on_heap(void* address) noexcept {
+  account_.discharge(address);
+  heap_->raw_deallocate(address);
 }
 
 c10::DataPtr HostAllocator::allocate_on_heap(std::size_t bytes) {
@@ -83,12 +131,13 @@ c10::DataPtr HostAllocator::allocate_on_heap(std::size_t bytes) {
 void HostAllocator::release(void* address) {
   if (address == nullptr) return;
   HostAllocator& self = installed();
+  exec::ReplayEngine* engine = self.plan_engine();
+  if (engine != nullptr && engine->try_deallocate(address)) return;
   if (ArenaSource* source = self.arena_of(address)) {
     source->deallocate(address);
     return;
   }
-  self.account_.discharge(address);
-  self.heap_->raw_deallocate(address);
+  self.free_on_heap(address);
 }
 
 ArenaSource* HostAllocator::arena_of(const void* address) const noexcept {

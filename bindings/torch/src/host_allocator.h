@@ -14,6 +14,8 @@
 
 #include <c10/core/Allocator.h>
 
+#include "plimsoll/exec/replay_engine.h"
+
 #include "arena_source.h"
 #include "heap_account.h"
 
@@ -29,6 +31,14 @@ class HostAllocator final : public c10::Allocator {
   void copy_data(void* dest, const void* src, std::size_t count) const override;
 
   HeapAccount& account() { return account_; }
+  // Starts or stops answering from plans. Blocks of a stopped plan stay valid.
+  void set_planning(bool wanted);
+  // The plans' engine, or null where planning was never asked for.
+  exec::ReplayEngine* plan_engine() const noexcept {
+    return engine_.load(std::memory_order_acquire);
+  }
+  // Gives back memory of allocate_on_heap() whose DataPtr was released.
+  void free_on_heap(void* address) noexcept;
   // Memory from the heap, whatever scope is open; for storages that leave an arena.
   c10::DataPtr allocate_on_heap(std::size_t bytes);
   // Says whether storages with this deleter may be moved: the heap's own, or ours.
@@ -51,7 +61,11 @@ class HostAllocator final : public c10::Allocator {
   };
   static constexpr std::size_t kMaxArenas = 8;
 
+  c10::DataPtr allocate_planned(exec::ReplayEngine& engine, std::size_t bytes);
+
   c10::Allocator* heap_;
+  std::atomic<exec::ReplayEngine*> engine_{nullptr};  // made once, never destroyed
+  std::atomic<bool> is_planning_{false};
   HeapAccount account_;
   Range arenas_[kMaxArenas];
 };

@@ -178,8 +178,10 @@ void Lane::activate(PlanInstance* instance, std::uint32_t cursor) {
 
 void Lane::step_mark() {
   read_cursor();
+  refused_run_ = counts_.refused != 0 ? refused_run_ + 1 : 0;
   end_step();
   sweep();
+  leave_haunted_arena();
   if (shelf_version_ != shelf_.version()) follow_shelf();
   publish_cursor();
 }
@@ -239,6 +241,32 @@ void Lane::sweep() {
   });
 }
 
+// Lets go of the arena, at once where nothing lives in it: the next one need not fit beside it.
+void Lane::leave_arena() {
+  active_ = nullptr;
+  last_finished_ = nullptr;
+  for (auto& instance : instances_) leftovers_.push_back(std::move(instance));
+  instances_.clear();
+  if (shared_arena_) old_arenas_.push_back(std::move(shared_arena_));
+  shared_arena_ = nullptr;
+  arena_ = nullptr;
+  base_ = nullptr;
+  arena_bytes_ = 0;
+  sweep();
+}
+
+// A block that was planned to die and lives on (the program kept it, once) blocks its place in
+// every step. After a few such steps the lane moves to a fresh arena; the old one goes with its
+// last block.
+void Lane::leave_haunted_arena() {
+  constexpr int kPatience = 8;
+  constexpr std::size_t kMostOldArenas = 2;
+  if (refused_run_ < kPatience || old_arenas_.size() >= kMostOldArenas) return;
+  refused_run_ = 0;
+  leave_arena();
+  shelf_version_ = 0;
+}
+
 // Takes over the role's list of plans.
 void Lane::follow_shelf() {
   shelf_version_ = shelf_.version();
@@ -270,16 +298,7 @@ bool Lane::make_room(const std::vector<SharedPlan>& plans) {
   std::int64_t bytes = 0;
   for (const SharedPlan& plan : plans) bytes = std::max(bytes, plan->arena_bytes());
   if (bytes <= static_cast<std::int64_t>(arena_bytes_)) return true;
-  // First let go of the old arena, where nothing lives in it: both need not fit at once.
-  active_ = nullptr;
-  for (auto& instance : instances_) leftovers_.push_back(std::move(instance));
-  instances_.clear();
-  if (shared_arena_) old_arenas_.push_back(std::move(shared_arena_));
-  shared_arena_ = nullptr;
-  arena_ = nullptr;
-  base_ = nullptr;
-  arena_bytes_ = 0;
-  sweep();
+  leave_arena();
   try {
     shared_arena_ = shelf_.make_arena(bytes, kind_.queue);
   } catch (const std::exception& error) {

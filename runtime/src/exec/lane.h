@@ -81,6 +81,8 @@ class Lane {
   void follow_shelf();
   bool make_room(const std::vector<SharedPlan>& plans);
   void sweep();
+  void leave_arena();
+  void leave_haunted_arena();
 
   // Read by every hit; one cache line.
   alignas(64) const ReplaySlot* next_;
@@ -95,6 +97,7 @@ class Lane {
   PlanInstance* last_finished_ = nullptr;  // the plan at the end of the last step
   std::uint32_t cursor_ = 0;
   int miss_run_ = 0;
+  int refused_run_ = 0;  // steps in a row in which something was refused
   bool awaits_note_ = false;
   StepCounts counts_;
   std::vector<std::uint64_t> skipped_in_;  // per slot of the active plan: the step that skipped it

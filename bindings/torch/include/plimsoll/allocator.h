@@ -28,6 +28,11 @@ struct AllocatorOptions {
   std::int64_t limit_bytes = 0;
   // Names the operator behind each allocation. Costs about 0.2 us per operator.
   bool attribute = true;
+  // Places allocations by plan once mark_step() has shown a repeating step: about a nanosecond each
+  // instead of the heap's tens to thousands. Each thread that marks steps gets an arena of the most
+  // its steps need, which is live and counted as one block while it is held; what stands in it is
+  // not counted again, so limits hold and peaks say what memory is taken, not what is in use.
+  bool plan = false;
 };
 
 // Who held how much at the peak.
@@ -53,11 +58,29 @@ struct AllocatorStatistics {
   std::int64_t refused = 0;  // requests answered with OutOfMemoryError
 };
 
+// What planned allocation did since it was switched on; steps are counted at their marks.
+struct PlannedAllocations {
+  std::int64_t steps = 0;
+  std::int64_t planned = 0;  // requests answered from a plan
+  // The rest was left to the heap:
+  std::int64_t missed = 0;   // not in the plan, or no plan yet
+  std::int64_t escaped = 0;  // in the plan as outliving its step
+  std::int64_t refused = 0;  // in the plan, but what stands in its place was still alive
+  std::int64_t plans_made = 0;
+  std::int64_t arena_bytes = 0;  // held now
+};
+
 // Makes Plimsoll LibTorch's CPU allocator, for the rest of the process; a further call changes the
 // options. Over the limit a request throws c10::OutOfMemoryError with request, live bytes, limit
 // and the largest request that would fit; nothing changes then.
 // Threads: safe. Call it early: what exists already is not counted.
 void install_allocator(const AllocatorOptions& options = {});
+
+// Ends the calling thread's step (an inference request, a training step) and begins its next one.
+// Does nothing where no plan was asked for. Outputs that outlive the step are fine: their bytes are
+// kept until they are freed. Cost: some tens of nanoseconds on plan.
+void mark_step();
+PlannedAllocations planned_allocations();
 
 // The account since install_allocator. Zero everywhere before it. Threads: safe.
 AllocatorStatistics allocator_statistics();
