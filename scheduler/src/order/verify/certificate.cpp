@@ -9,6 +9,8 @@
 
 #include "plimsoll/base/error.h"
 
+#include "order/verify/search.h"
+
 namespace plimsoll::order {
 namespace {
 
@@ -148,7 +150,11 @@ Certificate make_certificate(const graph::Graph& graph, const OrderResult& resul
   certificate.lower_bound_bytes = result.lower_bound_bytes;
   if (result.proof == BoundProof::kExhausted) {
     certificate.kind = Certificate::Kind::kExhausted;
-    certificate.separators = result.separators;
+    // Not the solver's: those may hold for its fused graph only.
+    const std::vector<std::uint8_t> separates = detail::find_separators(graph, certificate.order);
+    for (std::size_t step = 0; step < separates.size(); ++step) {
+      if (separates[step] != 0) certificate.separators.push_back(static_cast<std::int64_t>(step));
+    }
   } else if (result.bound_op.valid()) {
     // The trivial bound of an op is at most its cut.
     certificate.kind = Certificate::Kind::kCut;

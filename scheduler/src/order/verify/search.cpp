@@ -261,36 +261,41 @@ Rejection::Outcome Piece::search(const VerifyLimits& limits, std::int64_t& state
   return outcome;
 }
 
-// Whether every order has run exactly `order[0, step)` at some time: every op behind has every op
-// before it as an ancestor. Enough to look at the ops behind with no predecessor behind.
-bool is_separator(const Graph& graph, const std::vector<std::int32_t>& order, std::size_t step) {
-  std::vector<std::uint8_t> is_before(order.size(), 0);
-  for (std::size_t i = 0; i < step; ++i) is_before[static_cast<std::size_t>(order[i])] = 1;
-  for (std::size_t i = step; i < order.size(); ++i) {
-    const OpId o(order[i]);
-    const auto direct = graph.predecessors(o);
-    if (std::any_of(direct.begin(), direct.end(),
-                    [&](OpId p) { return is_before[p.index()] == 0; }))
-      continue;
-    std::vector<std::uint8_t> is_ancestor(order.size(), 0);
-    std::vector<OpId> open = {o};
-    std::size_t found = 0;
-    while (!open.empty()) {
-      const OpId at = open.back();
-      open.pop_back();
-      for (const OpId p : graph.predecessors(at)) {
-        if (is_ancestor[p.index()] != 0) continue;
-        is_ancestor[p.index()] = 1;
-        ++found;
-        open.push_back(p);
-      }
-    }
-    if (found != step) return false;
-  }
-  return true;
-}
-
 }  // namespace
+
+std::vector<std::uint8_t> find_separators(const Graph& graph,
+                                          const std::vector<std::int32_t>& order) {
+  const std::size_t count = order.size();
+  std::vector<std::size_t> step_of(count);
+  for (std::size_t step = 0; step < count; ++step)
+    step_of[static_cast<std::size_t>(order[step])] = step;
+  // An edge passes over every step strictly between its ends; an op without predecessor hangs on
+  // what was before the first step, one without successor on what comes after the last.
+  std::vector<std::int64_t> change(count + 2, 0);
+  const auto pass_over = [&change](std::size_t first, std::size_t last) {
+    if (first >= last) return;
+    ++change[first];
+    --change[last];
+  };
+  for (std::size_t op = 0; op < count; ++op) {
+    const auto before = graph.predecessors(OpId(op));
+    for (const OpId p : before) pass_over(step_of[p.index()] + 1, step_of[op]);
+    if (before.empty()) pass_over(0, step_of[op]);
+    if (graph.successors(OpId(op)).empty()) pass_over(step_of[op] + 1, count);
+  }
+  // A step that nothing passes over runs an op that every other op comes before or after.
+  std::vector<std::uint8_t> separates(count + 1, 0);
+  separates[0] = 1;
+  separates[count] = 1;
+  std::int64_t passing = 0;
+  for (std::size_t step = 0; step < count; ++step) {
+    passing += change[step];
+    if (passing != 0) continue;
+    separates[step] = 1;
+    separates[step + 1] = 1;
+  }
+  return separates;
+}
 
 Rejection reject_below(const Graph& graph, const Certificate& certificate,
                        const VerifyLimits& limits) {
@@ -300,11 +305,11 @@ Rejection reject_below(const Graph& graph, const Certificate& certificate,
   const auto deadline = std::chrono::steady_clock::now() +
                         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                             std::chrono::duration<double>(std::max(0.0, limits.seconds)));
+  const std::vector<std::uint8_t> separates = find_separators(graph, certificate.order);
   std::vector<std::int64_t> cuts = {0};
   for (const std::int64_t step : certificate.separators) {
     const auto last = static_cast<std::int64_t>(certificate.order.size());
-    if (step < cuts.back() || step > last ||
-        !is_separator(graph, certificate.order, static_cast<std::size_t>(step))) {
+    if (step < cuts.back() || step > last || separates[static_cast<std::size_t>(step)] == 0) {
       rejection.outcome = Outcome::kRefuted;
       rejection.reason = fmt::format("step {} is no separator", step);
       return rejection;
