@@ -61,7 +61,7 @@ def solve(program, path, flags, capacity=0):
             sys.exit(f"{path}: {result}")
         if check(placed, capacity if run.returncode == 0 else 0) != result["arena_bytes"]:
             sys.exit(f"{path}: the layout's top is not arena_bytes")
-    result["instance"] = path.stem if path.stem.count(".") == 0 else path.stem.split(".")[0]
+    result["instance"] = path.stem.removesuffix(f".{CAPACITY}")
     result["capacity_bytes"] = capacity
     return result
 
