@@ -96,7 +96,7 @@ struct LayoutOptions {
   bool minimize = false;                 // go on below a capacity that is met
   std::int64_t node_limit = 20'000'000;  // of the exact search, all restarts together
   std::int64_t greedy_limit =
-      400'000'000;                   // interval visits of the greedy suite after its first run
+      400'000'000;                   // interval visits of the greedy suite; one run is always made
   std::int64_t local_limit = 2'000;  // repackings of the local search
   std::uint64_t seed = 1;
   LayoutSearchRules rules;

@@ -172,6 +172,8 @@ std::vector<std::int32_t> greedy_order(const Instance& instance, GreedyOrder ord
 Offsets place_greedily(const Instance& instance, const std::vector<std::int32_t>& order,
                        GreedyFit fit, std::int64_t& work) {
   Offsets offsets(instance.items.size(), 0);
+  // A descent through the tree costs about as much as a hundred intervals.
+  work += 100 * static_cast<std::int64_t>(instance.items.size());
   HoleFinder finder(instance, work);
   for (const std::int32_t id : order) {
     const auto item = static_cast<std::size_t>(id);

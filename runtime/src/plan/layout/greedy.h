@@ -33,7 +33,7 @@ enum class GreedyFit : std::uint8_t { kFirst, kBest };
 std::vector<std::int32_t> greedy_order(const Instance& instance, GreedyOrder order);
 
 // Places the items in turn. Fixed items, which must not contradict one another, have to come first.
-// A hint is taken where it is free. `work` grows by the intervals looked at.
+// A hint is taken where it is free. `work` grows by the intervals looked at and a constant an item.
 // O(log sections) sets an item.
 Offsets place_greedily(const Instance& instance, const std::vector<std::int32_t>& order,
                        GreedyFit fit, std::int64_t& work);

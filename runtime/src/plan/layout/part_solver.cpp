@@ -165,7 +165,7 @@ void PartSolver::local_round(std::int64_t goal, std::int64_t moves, Effort& effo
   LocalLimits limits;
   limits.enough = std::max(goal, lower_bound_);
   limits.moves = std::min(moves, effort.moves_left);
-  limits.work = options_.greedy_limit * 10;
+  limits.work = options_.greedy_limit * 40;
   limits.seed = options_.seed + static_cast<std::uint64_t>(local_runs_++);
   const std::int64_t made = improve_order(part_.instance, best_, limits, options_.should_stop);
   effort.moves += made;
