@@ -269,29 +269,35 @@ class Planner::Impl {
     return least;
   }
 
-  // Bisects for the smallest level at which anything fits.
+  // The ladder starts at the least load of the policy's own moves; for auto, copies alone may go
+  // below it and then set the minimum.
   void find_least_load() {
     least_load_bytes_ = least_arena();
-    const bool large = graph_.op_count() > kLargeGraph;
     for (std::size_t i = 0; i < problems_.size(); ++i) {
-      std::int64_t low = problems_[i].largest_op_bytes;
-      std::int64_t high = problems_[i].peak_bytes;
-      std::optional<RungResult> best;
-      const int rounds = large ? 7 : 14;
-      for (int round = 0; round < rounds && (round == 0 || low < high); ++round) {
-        const std::int64_t middle = round == 0 ? low : low + (high - low) / (round < 4 ? 8 : 2);
-        auto result = Rung(problems_[i], drop_ns_[i], options_.policy, middle, 1, 2).find_any();
-        if (result) {
-          high = middle;
-          best = std::move(result);
-        } else {
-          low = middle + 1;
-        }
-      }
-      if (!best) continue;
-      keep(i, *best, high);
-      least_load_bytes_ = std::min(least_load_bytes_, high);
+      least_load_bytes_ = std::min(least_load_bytes_, bisect(i, options_.policy));
+      if (options_.policy == Policy::kAuto) bisect(i, Policy::kOffloadOnly);
     }
+  }
+
+  // Bisects for the smallest level at which anything fits, and keeps that plan.
+  std::int64_t bisect(std::size_t i, Policy policy) {
+    std::int64_t low = problems_[i].largest_op_bytes;
+    std::int64_t high = problems_[i].peak_bytes;
+    std::optional<RungResult> best;
+    const int rounds = graph_.op_count() > kLargeGraph ? 7 : 14;
+    for (int round = 0; round < rounds && (round == 0 || low < high); ++round) {
+      const std::int64_t middle = round == 0 ? low : low + (high - low) / (round < 4 ? 8 : 2);
+      auto result = Rung(problems_[i], drop_ns_[i], policy, middle, 1, 2).find_any();
+      if (result) {
+        high = middle;
+        best = std::move(result);
+      } else {
+        low = middle + 1;
+      }
+    }
+    if (!best) return problems_[i].peak_bytes;
+    keep(i, *best, high);
+    return high;
   }
 
   // Rungs between the minimum and stock's arena, even in the logarithm of what can move.
