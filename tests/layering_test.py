@@ -32,10 +32,10 @@ ALLOWED = [
     (r"runtime/(include/plimsoll|src)/device/", SCHEDULER | {"device"}),
     (r"runtime/(include/plimsoll|src)/pool/", SCHEDULER | {"device", "pool"}),
     (r"runtime/", RUNTIME),
-    (r"bindings/|bench/", RUNTIME | {"", "models", "data", "explain"}),
+    (r"bindings/|bench/", RUNTIME | {"", "models", "data", "train", "explain"}),
     (r"tests/(base|graph|order|order_verify|rewrite)/", SCHEDULER),
     (r"tests/(plan|pool|device|exec|kernels)/", RUNTIME),
-    (r"tests/", RUNTIME | {"", "models", "data", "explain"}),
+    (r"tests/", RUNTIME | {"", "models", "data", "train", "explain"}),
 ]
 TORCH_INCLUDE = re.compile(r'#include\s+[<"](ATen|c10|torch)/')
 INCLUDE = re.compile(r'#include\s+"plimsoll/((?:[a-z_]+/)*)[a-z0-9_]+\.h"')
@@ -61,7 +61,7 @@ def check_file(path, text):
             if part not in allowed:
                 yield f"{path}:{number}: includes plimsoll/{match.group(1)}, an arrow that points up"
         if TORCH_INCLUDE.match(line) and not re.match(
-                r"bindings/(torch|models|cli|python)/|tests/(torch|models|cases|simgpu|cli|package|python)/|bench/", path):
+                r"bindings/(torch|models|train|cli|python)/|tests/(torch|models|train|cases|simgpu|cli|package|python)/|bench/", path):
             yield f"{path}:{number}: includes LibTorch outside of bindings"
 
 

@@ -2,10 +2,15 @@
 #include "plimsoll/version.h"
 
 #include "command.h"
+#include "torch_commands.h"
 
 namespace plimsoll::cli {
 
-void add_torch_commands(Commands& commands) { static_cast<void>(commands); }
+void add_torch_commands(Commands& commands) {
+  commands.push_back(make_train_command());
+  commands.push_back(make_models_command());
+  commands.push_back(make_doctor_command());
+}
 
 std::string built_with_libtorch() { return libtorch_version(); }
 

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_flags.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include <spdlog/fmt/fmt.h>
+
+#include "plimsoll/base/error.h"
+#include "plimsoll/models/spec.h"
+
+#include "console.h"
+
+namespace plimsoll::cli {
+namespace {
+
+bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+[[noreturn]] void refuse_word(const std::string& flag, const std::string& value,
+                              const std::vector<std::string>& words, const std::string& right) {
+  throw InvalidArgument(fmt::format("{}: '{}' is unknown, the nearest is '{}'; write {}", flag,
+                                    value, models::nearest_name(value, words), right));
+}
+
+TrainLevel parse_level(const TrainFlags& flags, const SizeSpec& budget) {
+  if (flags.level == "auto")
+    return budget.kind == SizeSpec::Kind::kNone ? TrainLevel::kAllocator : TrainLevel::kEager;
+  if (flags.level == "allocator") return TrainLevel::kAllocator;
+  if (flags.level == "eager") return TrainLevel::kEager;
+  if (is_one_of(flags.level, {"planned", "guided", "captured"})) {
+    throw InvalidArgument(
+        fmt::format("--level: '{}' comes later; there are auto, allocator and eager", flags.level));
+  }
+  refuse_word("--level", flags.level, {"auto", "allocator", "eager"}, "auto, allocator or eager");
+}
+
+EvictionOrder parse_policy(const TrainFlags& flags) {
+  if (flags.policy == "auto" || flags.policy == "offload-only") return EvictionOrder::kNextUse;
+  if (flags.policy == "lru") return EvictionOrder::kLeastRecentlyUsed;
+  if (is_one_of(flags.policy, {"none", "liveness", "superneurons", "recompute-only", "optimal"})) {
+    throw InvalidArgument(fmt::format(
+        "--policy: '{}' comes later, with the planned levels; there are auto, offload-only and lru",
+        flags.policy));
+  }
+  refuse_word("--policy", flags.policy, {"auto", "offload-only", "lru"},
+              "auto, offload-only or lru");
+}
+
+train::OptimizerKind parse_optimizer(const std::string& name) {
+  if (name == "sgd") return train::OptimizerKind::kSgd;
+  if (name == "adam") return train::OptimizerKind::kAdam;
+  if (name == "adamw") return train::OptimizerKind::kAdamW;
+  refuse_word("--optimizer", name, {"sgd", "adam", "adamw"}, "sgd, adam or adamw");
+}
+
+void check_files(const TrainFlags& flags) {
+  if (!flags.save.empty()) check_writable(flags.save, "--save");
+  if (!flags.report.empty()) check_writable(flags.report, "--report");
+  if (!flags.trace.empty()) check_writable(flags.trace, "--trace");
+  if (flags.spill.empty()) return;
+  if (!std::filesystem::is_directory(flags.spill))
+    throw InvalidArgument(fmt::format("--spill: '{}' is no folder", flags.spill));
+  check_writable(std::filesystem::path(flags.spill) / "plimsoll-probe", "--spill");
+}
+
+void check_numbers(const TrainFlags& flags) {
+  const auto refuse = [](const char* flag, auto value, const char* right) {
+    throw InvalidArgument(fmt::format("{}: {} must be {}", flag, value, right));
+  };
+  if (flags.batch < 1 || flags.batch > (1 << 20)) refuse("--batch", flags.batch, "1 to 1048576");
+  if (flags.steps < 0 || flags.steps > 1000000000)
+    refuse("--steps", flags.steps, "1 to 1000000000");
+  if (flags.epochs < 0 || flags.epochs > 1000000) refuse("--epochs", flags.epochs, "1 to 1000000");
+  if (flags.threads < 0 || flags.threads > 1024) refuse("--threads", flags.threads, "1 to 1024");
+  if (!(flags.learning_rate >= 0 && flags.learning_rate <= 1000))
+    refuse("--lr", flags.learning_rate, "above 0 and at most 1000");
+}
+
+}  // namespace
+
+void TrainFlags::declare(CLI::App& app) {
+  app.add_option("model", model, "name[:key=value,...]; `plimsoll models` lists them")
+      ->required()
+      ->type_name("MODEL");
+  app.add_option(
+         "--budget", budget,
+         "Device memory: a size, a share of stock's peak (33%, or 33%a above what persists), "
+         "min or none")
+      ->type_name("SIZE");
+  app.add_option("--level", level,
+                 "auto, allocator (a hard limit) or eager (moves to host memory)");
+  app.add_option("--policy", policy, "auto, offload-only or lru");
+  app.add_option("--data", data, "fashion-mnist, synthetic or a folder with IDX or CIFAR-10 files");
+  app.add_option("--batch", batch, "Samples a step");
+  CLI::Option* steps_option =
+      app.add_option("--steps", steps, "Steps to train (20 where neither is given)");
+  app.add_option("--epochs", epochs, "Passes over the data to train, then evaluate")
+      ->excludes(steps_option);
+  app.add_option("--optimizer", optimizer, "sgd (momentum 0.9), adam or adamw");
+  app.add_option("--lr", learning_rate, "Learning rate (0.05 for sgd, 0.001 for the others)");
+  app.add_option("--autocast", autocast, "bf16: mixed precision");
+  app.add_option("--seed", seed, "Seed of weights, dropout and the data's order");
+  app.add_option("--threads", threads, "Operator threads (LibTorch's default where absent)");
+  app.add_option("--host-limit", host_limit, "What evicted tensors may take of host memory")
+      ->type_name("SIZE");
+  app.add_option("--spill", spill, "A folder for what exceeds the host limit")->type_name("DIR");
+  app.add_flag("--against-stock", against_stock,
+               "Also run stock LibTorch, steps interleaved, and compare every bit");
+  app.add_flag("--evaluate", evaluate, "Name the accuracy on the test set after training");
+  app.add_option("--save", save, "Save the run at its end")->type_name("FILE");
+  app.add_option("--resume", resume, "Take up a saved run, bit for bit")->type_name("FILE");
+  app.add_option("--report", report, "Write a page with curves")->type_name("FILE.html");
+  app.add_option("--trace", trace, "Write the last step as a Chrome trace (level eager)")
+      ->type_name("FILE.json");
+}
+
+TrainPlan check_train_flags(const TrainFlags& flags) {
+  TrainPlan plan;
+  plan.options.model = flags.model;
+  models::parse_model(flags.model);
+  plan.budget = parse_size_spec(flags.budget, "--budget");
+  plan.level = parse_level(flags, plan.budget);
+  check_numbers(flags);
+  plan.options.batch = flags.batch;
+  plan.options.optimizer = parse_optimizer(flags.optimizer);
+  plan.options.learning_rate = flags.learning_rate;
+  plan.options.seed = flags.seed;
+  if (!flags.autocast.empty() && flags.autocast != "bf16")
+    throw InvalidArgument(fmt::format("--autocast: '{}' must be bf16", flags.autocast));
+  plan.options.autocast_bf16 = !flags.autocast.empty();
+  plan.session.eviction_order = parse_policy(flags);
+  if (!flags.host_limit.empty())
+    plan.session.host_limit_bytes = parse_size(flags.host_limit, "--host-limit");
+  plan.session.spill_folder = flags.spill;
+  plan.session.record_events = !flags.trace.empty();
+  if (!flags.trace.empty() && plan.level != TrainLevel::kEager)
+    throw InvalidArgument("--trace: only level eager records events; give a --budget");
+  check_files(flags);
+  return plan;
+}
+
+}  // namespace plimsoll::cli

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plimsoll/train/measure.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <c10/util/Exception.h>
+#include <spdlog/fmt/fmt.h>
+
+#include "plimsoll/allocator.h"
+#include "plimsoll/base/bytes.h"
+#include "plimsoll/base/error.h"
+
+namespace plimsoll::train {
+namespace {
+
+struct Attempt {
+  bool works = false;
+  SessionReport report;
+};
+
+Attempt attempt(const TrainOptions& options, const Data& data,
+                const SessionOptions& session_options, const StopCheck& check) {
+  // The third step is the second of a known sequence, whose moves differ from the first's.
+  constexpr int kSteps = 3;
+  Trainer trainer(options, data);
+  Session session(session_options);
+  Attempt result;
+  try {
+    for (int step = 0; step < kSteps; ++step) {
+      if (check) check();
+      step_inside(trainer, session);
+    }
+    result.works = true;
+  } catch (const DeviceOutOfMemory&) {
+    result.works = false;
+  }
+  result.report = session.report();
+  return result;
+}
+
+}  // namespace
+
+float step_inside(Trainer& trainer, Session& session) {
+  try {
+    return trainer.step(&session);
+  } catch (const c10::OutOfMemoryError& error) {
+    const SessionReport report = session.report();
+    // The session names the operator that lacked room in the budget; without one it was the host.
+    if (report.shortage_op.empty()) throw HostOutOfMemory(error.what_without_backtrace(), {});
+    throw DeviceOutOfMemory(report.shortage_op, {.requested_bytes = report.shortage_bytes,
+                                                 .live_bytes = report.persistent_bytes,
+                                                 .limit_bytes = report.budget_bytes,
+                                                 .largest_free_bytes = 0});
+  }
+}
+
+StockMeasure measure_stock(const TrainOptions& options, const Data& data, int steps,
+                           const StopCheck& check) {
+  install_allocator({});
+  const std::int64_t before = allocator_statistics().live_bytes;
+  StockMeasure measure;
+  {
+    Trainer trainer(options, data);
+    reset_allocator_statistics();
+    for (int step = 0; step < steps; ++step) {
+      if (check) check();
+      trainer.step();
+    }
+    const AllocatorStatistics statistics = allocator_statistics();
+    measure.peak_bytes = statistics.peak_bytes - before;
+    measure.peak_op = statistics.peak_op;
+    measure.persistent_bytes = statistics.live_bytes - before;
+  }
+  return measure;
+}
+
+MinimumBudget find_minimum_budget(const TrainOptions& options, const Data& data,
+                                  const SessionOptions& session, std::int64_t stock_peak_bytes,
+                                  const StopCheck& check) {
+  SessionOptions tried = session;
+  tried.record_events = false;
+  tried.budget_bytes = checked_add(checked_multiply(stock_peak_bytes, 2), mib(64));
+  const Attempt generous = attempt(options, data, tried, check);
+  if (!generous.works) {
+    throw DeviceOutOfMemory(generous.report.shortage_op,
+                            {.requested_bytes = generous.report.shortage_bytes,
+                             .live_bytes = 0,
+                             .limit_bytes = tried.budget_bytes,
+                             .largest_free_bytes = 0});
+  }
+  MinimumBudget found;
+  found.lower_bound_bytes = generous.report.lower_bound_bytes;
+  found.pinned_by = generous.report.pinned_by;
+  std::int64_t budget = align_up(std::max<std::int64_t>(found.lower_bound_bytes, 64), 64);
+  while (true) {
+    tried.budget_bytes = budget;
+    ++found.attempts;
+    const Attempt next = attempt(options, data, tried, check);
+    if (next.works) break;
+    // What the failing operator lacked is a claim; half a per cent guarantees an end without it.
+    budget = align_up(std::max(next.report.shortage_bytes, budget + budget / 200 + 64), 64);
+    if (budget > generous.report.budget_bytes) {
+      budget = generous.report.budget_bytes;
+      break;
+    }
+  }
+  found.budget_bytes = budget;
+  return found;
+}
+
+}  // namespace plimsoll::train

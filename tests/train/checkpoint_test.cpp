@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plimsoll/train/checkpoint.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plimsoll/base/error.h"
+#include "plimsoll/train/comparison.h"
+
+namespace plimsoll::train {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class Checkpoint : public ::testing::Test {
+ protected:
+  Checkpoint()
+      : folder_(fs::path(::testing::TempDir()) / ("plimsoll_run_" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+    options_.model = "resnet:stages=1-1,channels=4,image=8,dropout=0.2";
+    options_.batch = 4;
+  }
+  ~Checkpoint() override { fs::remove_all(folder_); }
+
+  static std::shared_ptr<const data::Dataset> samples() { return data::make_synthetic(50, 10, {}); }
+  fs::path file() const { return folder_ / "run"; }
+  std::string bytes() const {
+    std::ostringstream text;
+    text << std::ifstream(file(), std::ios::binary).rdbuf();
+    return text.str();
+  }
+  void rewrite(const std::string& text) const {
+    std::ofstream(file(), std::ios::binary | std::ios::trunc) << text;
+  }
+
+  fs::path folder_;
+  TrainOptions options_;
+};
+
+TEST_F(Checkpoint, AResumedRunGoesOnBitForBit) {
+  for (const OptimizerKind kind :
+       {OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW}) {
+    options_.optimizer = kind;
+    Trainer whole(options_, samples());
+    for (int step = 0; step < 3; ++step) whole.step();
+    save_run(whole, "synthetic", file());
+    Trainer resumed(options_, samples());
+    resume_run(resumed, "synthetic", file());
+    EXPECT_EQ(resumed.steps_done(), 3);
+    for (int step = 0; step < 14; ++step) EXPECT_TRUE(is_same_loss(whole.step(), resumed.step()));
+    EXPECT_EQ(first_difference(whole, resumed), "");
+  }
+}
+
+TEST_F(Checkpoint, ARunIsSavedFromInsideASession) {
+  Trainer plain(options_, samples());
+  Trainer inside(options_, samples());
+  Session session({.budget_bytes = 400000});
+  for (int step = 0; step < 3; ++step) {
+    plain.step();
+    inside.step(&session);
+  }
+  save_run(plain, "synthetic", file());
+  const std::string expected = bytes();
+  save_run(inside, "synthetic", file());
+  EXPECT_EQ(bytes(), expected);
+}
+
+TEST_F(Checkpoint, EveryTruncationAndEveryDamagedByteIsSeen) {
+  Trainer trainer(options_, samples());
+  trainer.step();
+  save_run(trainer, "synthetic", file());
+  const std::string good = bytes();
+  for (std::size_t i = 0; i < good.size(); i += 1 + good.size() / 40) {
+    rewrite(good.substr(0, i));
+    Trainer one(options_, samples());
+    EXPECT_THROW(resume_run(one, "synthetic", file()), InvalidFile) << "cut at " << i;
+    std::string damaged = good;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
+    rewrite(damaged);
+    Trainer two(options_, samples());
+    EXPECT_THROW(resume_run(two, "synthetic", file()), Error) << "damaged at " << i;
+  }
+}
+
+TEST_F(Checkpoint, ARunOfSomethingElseIsRefusedByName) {
+  Trainer trainer(options_, samples());
+  save_run(trainer, "synthetic", file());
+  TrainOptions other = options_;
+  other.model = "resnet:stages=1-2,channels=4,image=8,dropout=0.2";
+  Trainer another(other, samples());
+  try {
+    resume_run(another, "synthetic", file());
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("stages=1-1"));
+  }
+  Trainer same(options_, samples());
+  EXPECT_THROW(resume_run(same, "fashion-mnist", file()), InvalidArgument);
+  EXPECT_THROW(resume_run(same, "synthetic", folder_ / "none"), InvalidFile);
+}
+
+TEST_F(Checkpoint, AFailedSaveLeavesTheOldFile) {
+  Trainer trainer(options_, samples());
+  EXPECT_THROW(save_run(trainer, "synthetic", folder_ / "missing" / "run"), InvalidArgument);
+  save_run(trainer, "synthetic", file());
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+}  // namespace
+}  // namespace plimsoll::train
