@@ -37,8 +37,9 @@ void replace_data(c10::StorageImpl* storage, c10::DataPtr&& data) {
   storage->set_data_ptr_noswap(std::move(data));
 }
 
-device::HostDeviceOptions host_device_options() {
+device::HostDeviceOptions host_device_options(device::FaultPlan* faults) {
   device::HostDeviceOptions options;
+  options.faults = faults;
   options.parallel_for = [](std::int64_t count,
                             const std::function<void(std::int64_t, std::int64_t)>& body) {
     at::parallel_for(0, count, /*grain_size=*/128 << 10, body);
@@ -101,10 +102,11 @@ Arena::Arena(const SessionOptions& options)
                           std::to_string(options.budget_bytes) +
                           "; write a positive number of bytes");
   }
-  device_ = std::make_unique<device::HostDevice>(host_device_options());
+  device_ = std::make_unique<device::HostDevice>(host_device_options(options.testing_faults));
   if (!options.spill_folder.empty()) {
     pool::FileTierOptions file;
     file.folder = options.spill_folder;
+    file.faults = options.testing_faults;
 #ifndef NDEBUG
     file.verify_checksums = true;
 #endif
@@ -394,18 +396,21 @@ void Arena::abandon_operator(OperatorFrame& frame) noexcept {
   let_go(frame);
 }
 
-void Arena::run_ahead() {
-  const auto managed_of = [](Track* track) {
-    return track == nullptr ? nullptr : static_cast<OwnedTrack*>(track)->owner;
+void Arena::run_ahead() noexcept {
+  const auto block_of = [](Track* track) {
+    return track == nullptr ? pool::BlockId() : static_cast<OwnedTrack*>(track)->owner->block;
   };
-  for (Track* track : tracker_.leaving()) {
-    const ManagedStorage* managed = managed_of(track);
-    if (managed != nullptr && managed->block.valid()) pool_->begin_evict(managed->block);
-  }
-  pool_->poll();
-  for (Track* track : tracker_.returning()) {
-    const ManagedStorage* managed = managed_of(track);
-    if (managed != nullptr && managed->block.valid()) pool_->begin_fetch(managed->block);
+  try {
+    for (Track* track : tracker_.leaving()) {
+      if (block_of(track).valid()) pool_->begin_evict(block_of(track));
+    }
+    pool_->poll();
+    for (Track* track : tracker_.returning()) {
+      if (block_of(track).valid()) pool_->begin_fetch(block_of(track));
+    }
+  } catch (const Error&) {
+    // The operator has run; what could not be moved ahead is moved when it is needed, and fails
+    // there if it fails again.
   }
 }
 

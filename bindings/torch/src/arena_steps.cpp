@@ -151,10 +151,15 @@ void Arena::retire() noexcept {
   std::vector<ManagedStorage*> all;
   for (const auto& [storage, managed] : managed_) all.push_back(managed.get());
   for (ManagedStorage* managed : all) {
-    try {
-      give_back(managed);
-    } catch (const std::exception&) {
-      // No heap for it: it stays in the arena, which then lives as long as it does.
+    // A read that failed once may work the next time. What has no room on the heap stays in the
+    // arena, which then lives as long as it does.
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      try {
+        give_back(managed);
+        break;
+      } catch (const std::exception&) {
+        continue;
+      }
     }
   }
   dropped.swap(dropped_later_);

@@ -31,6 +31,9 @@
 
 namespace plimsoll {
 
+namespace device {
+class FaultPlan;
+}  // namespace device
 namespace detail {
 class SessionImpl;
 }  // namespace detail
@@ -65,6 +68,9 @@ struct SessionOptions {
   bool strict_pointers = false;
   // Keeps every operator, eviction and fetch of the last step with its times, for events().
   bool record_events = false;
+  // Makes chosen copies and file calls fail, for tests (plimsoll/device/fault_plan.h). Outlives the
+  // session.
+  device::FaultPlan* testing_faults = nullptr;
 };
 
 struct SessionReport {
