@@ -98,8 +98,11 @@ void TrainCommand::refuse_budget(const TrainPlan& plan, const train::Data& data,
   console.progress("search the least budget", 0, 1);
   if (!budget.stock)
     budget.stock = train::measure_stock(plan.options, data, 3, Console::throw_if_interrupted);
-  if (plan.level == TrainLevel::kAllocator)
-    throw InfeasibleBudget(budget.bytes, budget.stock->peak_bytes, budget.stock->peak_op);
+  if (plan.level == TrainLevel::kAllocator) {
+    // The first step of a process needs a little more than the peak of those after it.
+    throw InfeasibleBudget(budget.bytes, std::max(budget.stock->peak_bytes, budget.bytes + 64),
+                           budget.stock->peak_op);
+  }
   const train::MinimumBudget minimum = train::find_minimum_budget(
       plan.options, data, plan.session, budget.stock->peak_bytes, Console::throw_if_interrupted);
   // A budget the search finds enough and the run did not is a fault of ours: show the cause.

@@ -70,10 +70,16 @@ float TrainRun::step_ours() {
   return session_ ? train::step_inside(*ours_, *session_) : step_limited();
 }
 
+float TrainRun::step_stock() {
+  if (!session_) return stock_->step();
+  const Pause pause = session_->pause();
+  return stock_->step();
+}
+
 void TrainRun::step(TrainRecord& record) {
   const auto run_stock = [&] {
     if (!stock_) return;
-    record.stock_losses.push_back(stock_->step());
+    record.stock_losses.push_back(step_stock());
     record.stock_seconds.push_back(stock_->last_step_seconds());
   };
   const bool stock_first = record.losses.size() % 2 == 0;

@@ -53,6 +53,8 @@ class TrainRun {
 
  private:
   float step_ours();
+  // Unseen by the session, so that it costs what stock costs.
+  float step_stock();
   float step_limited();
 
   TrainPlan plan_;

@@ -62,10 +62,11 @@ StockMeasure measure_stock(const TrainOptions& options, const Data& data, int st
   StockMeasure measure;
   {
     Trainer trainer(options, data);
-    reset_allocator_statistics();
     for (int step = 0; step < steps; ++step) {
       if (check) check();
       trainer.step();
+      // The first step holds what libraries allocate once; the steps after it repeat.
+      if (step == 0) reset_allocator_statistics();
     }
     const AllocatorStatistics statistics = allocator_statistics();
     measure.peak_bytes = statistics.peak_bytes - before;
@@ -92,20 +93,24 @@ MinimumBudget find_minimum_budget(const TrainOptions& options, const Data& data,
   MinimumBudget found;
   found.lower_bound_bytes = generous.report.lower_bound_bytes;
   found.pinned_by = generous.report.pinned_by;
-  std::int64_t budget = align_up(std::max<std::int64_t>(found.lower_bound_bytes, 64), 64);
-  while (true) {
+  const auto works = [&](std::int64_t budget) {
     tried.budget_bytes = budget;
     ++found.attempts;
-    const Attempt next = attempt(options, data, tried, check);
-    if (next.works) break;
-    // What the failing operator lacked is a claim; half a per cent guarantees an end without it.
-    budget = align_up(std::max(next.report.shortage_bytes, budget + budget / 200 + 64), 64);
-    if (budget > generous.report.budget_bytes) {
-      budget = generous.report.budget_bytes;
-      break;
-    }
+    return attempt(options, data, tried, check).works;
+  };
+  // Upwards from the bound in growing strides, then down again by halves to one part in 100.
+  std::int64_t failing = 0;
+  std::int64_t working = align_up(std::max<std::int64_t>(found.lower_bound_bytes, 64), 64);
+  for (std::int64_t stride = working / 64 + 64; !works(working); stride *= 2) {
+    if (working >= generous.report.budget_bytes) break;  // that much is known to work
+    failing = working;
+    working = std::min(align_up(working + stride, 64), generous.report.budget_bytes);
   }
-  found.budget_bytes = budget;
+  while (failing > 0 && working - failing > working / 100 + 128) {
+    const std::int64_t middle = align_up(failing + (working - failing) / 2, 64);
+    (works(middle) ? working : failing) = middle;
+  }
+  found.budget_bytes = working;
   return found;
 }
 

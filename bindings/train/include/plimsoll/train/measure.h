@@ -24,9 +24,9 @@ struct StockMeasure {
   std::int64_t persistent_bytes = 0;
 };
 
-// Runs `steps` steps of a copy without a session and counts every byte that LibTorch's CPU
-// allocator gives (installs it, see plimsoll/allocator.h), those that libraries allocate once a
-// process included. What lived before does not count.
+// Runs `steps` steps (two at least) of a copy without a session and counts every byte that
+// LibTorch's CPU allocator gives (installs it, see plimsoll/allocator.h) from the second on: the
+// first holds what libraries allocate once a process. What lived before does not count.
 StockMeasure measure_stock(const TrainOptions& options, const Data& data, int steps = 3,
                            const StopCheck& check = {});
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "plimsoll/train/measure.h"
+
+namespace plimsoll::train {
+namespace {
+
+TEST(Learning, ASmallResnetPasses85PercentOnFashionMnistAfterOneEpochUnderABudget) {
+  if (!std::filesystem::exists(data::fashion_mnist_folder()))
+    GTEST_SKIP() << "dataset-fashion-mnist is not installed";
+  at::set_num_threads(2);
+  TrainOptions options;
+  options.model = "resnet:stages=1-1-1,channels=8,image=28,image-channels=1";
+  options.batch = 128;
+  const Data data = data::open_dataset("fashion-mnist", data::Split::kTrain, 10);
+  const StockMeasure stock = measure_stock(options, data);
+  Trainer trainer(options, data);
+  Session session({.budget_bytes = stock.peak_bytes / 2});
+  for (std::int64_t step = 0; step < trainer.steps_per_epoch(); ++step)
+    step_inside(trainer, session);
+  const auto test = data::open_dataset("fashion-mnist", data::Split::kTest, 10);
+  EXPECT_GT(trainer.evaluate(*test, &session, test->count()), 0.85);
+  EXPECT_LE(session.report().peak_bytes, stock.peak_bytes / 2);
+}
+
+}  // namespace
+}  // namespace plimsoll::train
