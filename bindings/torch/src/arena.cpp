@@ -377,7 +377,9 @@ void Arena::end_operator(OperatorFrame& frame,
     if (!managed->block.valid() && managed->foreign_bytes == 0) managed->is_dead = true;
   }
   let_go(frame);
-  if (frame.is_recorded && overlaps_) run_ahead();
+  if (!frame.is_recorded) return;
+  if (overlaps_) run_ahead();
+  evict_due();
 }
 
 void Arena::abandon_operator(OperatorFrame& frame) noexcept {
@@ -394,6 +396,20 @@ void Arena::abandon_operator(OperatorFrame& frame) noexcept {
   }
   if (frame.is_recorded) tracker_.end_op(op_peak_bytes_, op_largest_bytes_);
   let_go(frame);
+}
+
+void Arena::evict_due() noexcept {
+  // One by one, when the plan wants them gone: holes are then there when they are asked for, and
+  // need not be planned for under pressure.
+  try {
+    for (Track* track : tracker_.due()) {
+      const pool::BlockId block = static_cast<OwnedTrack*>(track)->owner->block;
+      if (!block.valid() || pool_->pins(block) > 0) continue;
+      if (pool_->residence(block) == pool::Residence::kResident) pool_->evict(block);
+    }
+  } catch (const Error&) {
+    // The operator has run; what could not leave now is asked to leave when its room is needed.
+  }
 }
 
 void Arena::run_ahead() noexcept {
@@ -456,12 +472,7 @@ double Arena::eviction_cost(pool::BlockId block) const {
   return tracker_.eviction_cost(managed->track, host_copy);
 }
 
-double Arena::slide_cost(std::int64_t bytes) const {
-  // A slide copies once and brings no room: dearer than what the plan moves anyway, cheaper than to
-  // evict what will be used within the step.
-  constexpr double kOperatorsGained = 10000;
-  return static_cast<double>(bytes) / kOperatorsGained;
-}
+double Arena::slide_cost(std::int64_t bytes) const { return tracker_.slide_cost(bytes); }
 
 void Arena::pin(c10::StorageImpl* storage) {
   const Lock lock(*this);

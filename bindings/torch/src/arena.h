@@ -134,6 +134,7 @@ class Arena final : public ArenaSource,
   void drop_expired_foreign() noexcept;
   void give_back(ManagedStorage* managed);
   void run_ahead() noexcept;
+  void evict_due() noexcept;
   void set_strict(OperatorFrame::Operand& operand, bool strict);
   [[noreturn]] void throw_out_of_memory(const std::string& message, std::int64_t requested_bytes);
   void note_peak();

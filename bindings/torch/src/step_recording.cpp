@@ -163,12 +163,18 @@ KnownStep::KnownStep(StepRecording recording, std::int64_t plan_budget_bytes)
 
   leaving_.resize(count);
   returning_.resize(count);
+  due_.resize(count);
   for (const plan::SwapEviction& eviction : swaps_.evictions) {
     const Slot slot = eviction.storage.value();
     // Before the first operator is after the last one of the step before.
     const std::int64_t leave =
         eviction.evict_after >= 0 ? eviction.evict_after : static_cast<std::int64_t>(count) - 1;
     leaving_[index(leave)].push_back(slot);
+    if (eviction.evict_after >= 0) {
+      due_[index((eviction.leave_before + static_cast<std::int64_t>(count) - 1) %
+                 static_cast<std::int64_t>(count))]
+          .push_back(slot);
+    }
     if (eviction.copies_in) {
       returning_[index(eviction.return_from % static_cast<std::int64_t>(count))].push_back(slot);
     }

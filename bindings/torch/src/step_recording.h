@@ -85,6 +85,8 @@ class KnownStep {
   // Slots that leave after operator `op`, and those that may come back before it.
   const std::vector<Slot>& leaving(std::int64_t op) const { return leaving_.at(index(op)); }
   const std::vector<Slot>& returning(std::int64_t op) const { return returning_.at(index(op)); }
+  // Slots that must be out before the operator after `op` runs, for the plan to hold.
+  const std::vector<Slot>& due(std::int64_t op) const { return due_.at(index(op)); }
 
  private:
   static std::size_t index(std::int64_t op) { return static_cast<std::size_t>(op); }
@@ -97,6 +99,7 @@ class KnownStep {
   std::vector<std::int64_t> uses_;      // operators, ascending within a slot
   std::vector<std::vector<Slot>> leaving_;
   std::vector<std::vector<Slot>> returning_;
+  std::vector<std::vector<Slot>> due_;
 };
 
 // The steps seen so far: training, the last smaller batch, evaluation, each by itself.

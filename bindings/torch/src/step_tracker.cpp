@@ -132,6 +132,17 @@ std::vector<Track*> StepTracker::leaving() const {
   return tracks;
 }
 
+std::vector<Track*> StepTracker::due() const {
+  std::vector<Track*> tracks;
+  if (following_ == nullptr || recording_.ops.empty()) return tracks;
+  for (const Slot slot : following_->due(current_op())) {
+    Track* track = track_of(slot);
+    // Touched since it was let go: it is another gap's turn.
+    if (track != nullptr && track->is_leaving) tracks.push_back(track);
+  }
+  return tracks;
+}
+
 std::vector<Track*> StepTracker::returning() const {
   std::vector<Track*> tracks;
   if (following_ == nullptr || recording_.ops.empty()) return tracks;
@@ -158,6 +169,16 @@ void StepTracker::forget(Track& track) {
   }
   track.step = -1;
   track.slot = kNoSlot;
+}
+
+double StepTracker::slide_cost(std::int64_t bytes) const {
+  // As if it brought room until the same operator of the next step, at a third of its
+  // bytes: dearer than what the plan moves anyway, cheaper than to evict what this step still uses.
+  constexpr double kFactor = 0.35;
+  constexpr double kUnknownStep = 1000;
+  const double ops = following_ != nullptr ? static_cast<double>(following_->recording().op_count())
+                                           : kUnknownStep;
+  return kFactor * static_cast<double>(bytes) / ops;
 }
 
 double StepTracker::eviction_cost(const Track& track, plan::HostCopy host_copy) const {

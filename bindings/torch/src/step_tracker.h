@@ -63,10 +63,13 @@ class StepTracker {
   void forget(Track& track);
 
   double eviction_cost(const Track& track, plan::HostCopy host_copy) const;
+  // In the same unit: bytes moved for each operator for which room is gained.
+  double slide_cost(std::int64_t bytes) const;
 
   // After end_op: storages that the plan wants out now, and those it wants back. Nulls for such as
   // are unknown.
   std::vector<Track*> leaving() const;
+  std::vector<Track*> due() const;  // those that must be out before the next operator
   std::vector<Track*> returning() const;
 
   const StepRecording& recording() const { return recording_; }
