@@ -14,8 +14,10 @@ TEST(Learning, ASmallResnetPasses85PercentOnFashionMnistAfterOneEpochUnderABudge
     GTEST_SKIP() << "dataset-fashion-mnist is not installed";
   at::set_num_threads(2);
   TrainOptions options;
-  options.model = "resnet:stages=1-1-1,channels=8,image=28,image-channels=1";
-  options.batch = 128;
+  options.model = "resnet:stages=1-1-1,channels=16,image=28,image-channels=1";
+  options.batch = 64;
+  options.optimizer = OptimizerKind::kAdamW;
+  options.learning_rate = 0.003;
   const Data data = data::open_dataset("fashion-mnist", data::Split::kTrain, 10);
   const StockMeasure stock = measure_stock(options, data);
   Trainer trainer(options, data);
