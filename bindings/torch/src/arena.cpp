@@ -31,6 +31,19 @@ std::int64_t rounded_bytes(const c10::StorageImpl* storage) {
   return align_up(static_cast<std::int64_t>(storage->nbytes()), kAlignment);
 }
 
+// For messages, where the operands could not all be taken over.
+std::int64_t distinct_bytes(const c10::SmallVectorImpl<Arena::Touched>& storages) {
+  std::int64_t bytes = 0;
+  for (std::size_t i = 0; i < storages.size(); ++i) {
+    const auto is_same = [&](const Arena::Touched& other) {
+      return other.first == storages[i].first;
+    };
+    const auto* end = storages.begin() + i;
+    if (std::none_of(storages.begin(), end, is_same)) bytes += rounded_bytes(storages[i].first);
+  }
+  return bytes;
+}
+
 void replace_data(c10::StorageImpl* storage, c10::DataPtr&& data) {
   // The old context is ours to end, not the deleter's.
   storage->_mutable_data_ptr_no_checks().release_context();
@@ -301,9 +314,11 @@ void Arena::begin_operator(std::uint64_t op_hash, const std::string& name,
     acquire(frame, expected);
   } catch (const DeviceOutOfMemory& error) {
     let_go(frame);
+    op_operand_bytes_ = distinct_bytes(storages);
     throw_out_of_memory(error.what(), 0);
   } catch (const HostOutOfMemory& error) {
     let_go(frame);
+    op_operand_bytes_ = distinct_bytes(storages);
     throw_out_of_memory(error.what(), 0);
   } catch (...) {
     let_go(frame);

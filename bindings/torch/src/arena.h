@@ -92,6 +92,7 @@ class Arena final : public ArenaSource,
 
   void pin(c10::StorageImpl* storage);
   void unpin(c10::StorageImpl* storage);
+  bool holds(c10::StorageImpl* storage) const;
 
   // Moves all storages back to the heap. Blocks that foreign code still holds keep the arena alive.
   void retire() noexcept;

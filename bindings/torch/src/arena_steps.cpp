@@ -108,6 +108,12 @@ const std::shared_ptr<const KnownStep> Arena::last_known() const {
   return tracker_.last_known();
 }
 
+bool Arena::holds(c10::StorageImpl* storage) const {
+  const std::lock_guard lock(mutex_);
+  const ManagedStorage* managed = find(storage);
+  return managed != nullptr && managed->foreign_bytes == 0;
+}
+
 std::vector<SessionEvent> Arena::take_events() {
   const std::lock_guard lock(mutex_);
   std::vector<SessionEvent> events = events_;
@@ -131,6 +137,8 @@ void Arena::give_back(ManagedStorage* managed) {
   c10::intrusive_ptr<c10::StorageImpl> keep = managed->reference.lock();
   if (keep == nullptr) return;
   c10::StorageImpl* storage = managed->storage;
+  // Someone outside of LibTorch holds its address (a NumPy array): it stays, and the arena with it.
+  if (managed->is_user_pinned && !storage->resizable()) return;
   if (managed->block.valid()) {
     c10::DataPtr memory = HostAllocator::installed().allocate_on_heap(storage->nbytes());
     if (managed->is_user_pinned) pool_->unpin(managed->block);

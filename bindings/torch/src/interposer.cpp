@@ -85,6 +85,11 @@ Interposer::Interposer(OperatorListener* listener) {
   see_this_thread(true);
 }
 
+void Interposer::detach_after_fork() noexcept {
+  g_listener.store(nullptr);
+  see_this_thread(false);
+}
+
 Interposer::~Interposer() {
   see_this_thread(false);
   g_listener.store(nullptr);

@@ -45,6 +45,9 @@ class Interposer {
   static void see_this_thread(bool wanted);
   // Throws InvalidArgument where an interposer lives.
   static void refuse_second();
+  // In a child that fork() made: no listener, nothing seen on this thread. The interposer itself
+  // must be left alone.
+  static void detach_after_fork() noexcept;
   Interposer(const Interposer&) = delete;
   Interposer& operator=(const Interposer&) = delete;
 

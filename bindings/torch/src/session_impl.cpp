@@ -87,6 +87,11 @@ void SessionImpl::end_step(bool is_complete) noexcept {
 
 void SessionImpl::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                               torch::jit::Stack* stack) {
+  // A tensor subclass or a dispatch mode takes the operator apart in Python: its parts are seen.
+  if (keys.has(c10::DispatchKey::Python)) {
+    run_composite(op, keys, stack);
+    return;
+  }
   const OperatorInfo& info = infos_.of(op);
   switch (info.kind) {
     case OperatorClass::kComposite:
@@ -143,6 +148,10 @@ Step::~Step() {
   if (session_ != nullptr) session_->end_step(std::uncaught_exceptions() == exceptions_);
 }
 
+void Step::abandon() noexcept {
+  if (session_ != nullptr) std::exchange(session_, nullptr)->end_step(false);
+}
+
 Session::Session(const SessionOptions& options)
     : impl_(std::make_unique<detail::SessionImpl>(options)) {}
 
@@ -169,6 +178,17 @@ void Session::pin(const at::Tensor& tensor) {
 void Session::unpin(const at::Tensor& tensor) {
   if (auto* storage = detail::storage_of(tensor)) impl_->arena().unpin(storage);
 }
+
+void Session::unpin(const c10::Storage& storage) {
+  if (storage) impl_->arena().unpin(storage.unsafeGetStorageImpl());
+}
+
+bool Session::holds(const at::Tensor& tensor) const {
+  auto* storage = detail::storage_of(tensor);
+  return storage != nullptr && impl_->arena().holds(storage);
+}
+
+void Session::detach_after_fork() noexcept { detail::Interposer::detach_after_fork(); }
 
 SessionReport Session::report() const { return impl_->arena().report(); }
 

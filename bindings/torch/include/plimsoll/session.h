@@ -120,6 +120,8 @@ class Step {
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
   ~Step();
+  // Ends it now, as an exception would. The destructor then does nothing.
+  void abandon() noexcept;
 
  private:
   friend class Session;
@@ -169,6 +171,9 @@ class Session {
   // end of the session. Its bytes count as pinned.
   void pin(const at::Tensor& tensor);
   void unpin(const at::Tensor& tensor);
+  void unpin(const c10::Storage& storage);
+  // Says whether the session has taken the tensor's storage over (resident or not).
+  bool holds(const at::Tensor& tensor) const;
 
   SessionReport report() const;
   // The least bytes (out plus in) that any schedule of moves needs per step for the sequence of
@@ -179,6 +184,11 @@ class Session {
   // With record_events: the last step's operators and moves, in order of their begin.
   std::vector<SessionEvent> events() const;
   void reset_peak();
+
+  // In a child that fork() made, before anything else: operators of this thread are stock again.
+  // Takes no lock. The child must neither use nor destroy the session (or its step) after it; what
+  // was evicted stays out of its reach, and data_ptr() there says so.
+  static void detach_after_fork() noexcept;
 
  private:
   std::unique_ptr<detail::SessionImpl> impl_;

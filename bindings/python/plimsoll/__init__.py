@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains PyTorch models inside a fixed memory budget, bit for bit as stock PyTorch would.
+
+    import plimsoll
+
+    with plimsoll.session(budget="4GiB") as session:
+        for x, y in loader:
+            with session.step():
+                ...                       # an unchanged PyTorch step
+    print(session.report())
+"""
+
+import torch
+
+from plimsoll import _built_with
+
+if torch.__version__.split("+")[0].split(".")[:2] != _built_with.TORCH.split(".")[:2]:
+    raise ImportError(
+        f"plimsoll {_built_with.VERSION} was built for torch {_built_with.TORCH} and torch "
+        f"{torch.__version__} is installed: reinstall plimsoll (pip install --force-reinstall), which "
+        "builds it for the torch that is there")
+
+from plimsoll import _native
+from plimsoll._native import format_size, mark_step, reset_allocator_statistics
+from plimsoll._planners import explain, layout, schedule
+from plimsoll._sessions import Session, allocator_report, install_allocator, session
+from plimsoll.errors import (BudgetExceededError, InternalError, InvalidArgumentError, PlimsollError,
+                             SpillError, UnsupportedError)
+from plimsoll.reports import AllocatorReport, Report
+
+__version__ = _built_with.VERSION
+__all__ = [
+    "AllocatorReport", "BudgetExceededError", "InternalError", "InvalidArgumentError", "PlimsollError",
+    "Report", "Session", "SpillError", "UnsupportedError", "allocator_report", "explain", "format_size",
+    "install_allocator", "layout", "mark_step", "reset_allocator_statistics", "schedule", "session",
+]
