@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan_command.h"
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -75,8 +76,12 @@ class PlanCommand final : public Command {
     options.stream_optimizer_state = stream_;
     if (!workspace_cap_.empty())
       options.workspace_cap_bytes = parse_size(workspace_cap_, "--workspace-cap");
+    const auto begin = std::chrono::steady_clock::now();
     plan::Planner planner(graph, device, options);
-    const plan::PlanReport report = planner.plan(resolve_budget(planner, device));
+    const std::int64_t budget = resolve_budget(planner, device);
+    const plan::PlanReport report = planner.plan(budget);
+    result["planning_seconds"] =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     describe(planner, report, device, result);
     print(console, planner.bounds(), report, result);
     if (!out_.empty()) write_file(out_, plan::plan_to_json(graph, report.plan) + "\n", "--out");

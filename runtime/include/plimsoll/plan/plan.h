@@ -93,10 +93,11 @@ class Recomputability {
 // Cost: O(steps x pieces of address space touched x log). Existing waits are replaced.
 void add_waits(const graph::Graph& graph, Plan& plan);
 
-// Sets every address so that live instances never overlap, and arena_bytes and peak_bytes.
-// `moves` is what the layout's local search may spend where the greedy suite leaves holes.
-// Deterministic. Cost: see layout.h.
-void place_instances(const graph::Graph& graph, Plan& plan, std::int64_t moves = 50);
+// Sets every address so that live instances never overlap, and arena_bytes and peak_bytes: in order
+// of time, and where that ends above `aim_bytes`, by the layout engine's search, which ends once it
+// fits or has visited some thousand nodes. Deterministic. Cost: O(steps log steps), then
+// layout.h's.
+void place_instances(const graph::Graph& graph, Plan& plan, std::int64_t aim_bytes);
 
 // The plan as JSON: instances, steps, totals; stable keys.
 std::string plan_to_json(const graph::Graph& graph, const Plan& plan);

@@ -1,191 +1,155 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be said of a plan's time before its addresses are known.
+// What can be said of a draft's time before its addresses are known.
 #include <algorithm>
-#include <numeric>
+#include <deque>
 
-#include "plimsoll/base/bytes.h"
-
-#include "replay.h"
+#include "draft.h"
 
 namespace plimsoll::plan {
 
-using graph::StorageId;
-
 namespace {
 
-// Live bytes while each step runs, workspaces included; for a kFree those before it, so that
-// whoever is moved in front of it finds room.
-std::vector<std::int64_t> live_during(const Problem& problem, const Plan& plan) {
-  std::vector<std::int64_t> during;
-  during.reserve(plan.steps.size());
-  std::vector<std::uint8_t> is_alive(plan.instances.size());
-  std::int64_t live = 0;
-  const auto size = [&](InstanceId id) {
-    return problem.bytes[plan.instances[id.index()].storage.index()];
-  };
-  const auto begin = [&](InstanceId id) {
-    if (!id.valid() || is_alive[id.index()]) return;
-    is_alive[id.index()] = 1;
-    live += size(id);
-  };
-  for (const InstanceId id : plan.initial) begin(id);
-  for (const Step& step : plan.steps) {
-    std::int64_t more = 0;
-    if (step.kind == StepKind::kFree) {
-      during.push_back(live);
-      live -= size(step.instance);
-      continue;
-    } else if (step.op.valid()) {
-      for (const InstanceId id : step.touched) begin(id);
-      if (step.taken_over.valid()) live -= size(step.taken_over);
-      more = align_up(step.workspace_bytes, plan.alignment_bytes);
-    } else {
-      begin(step.instance);
-    }
-    during.push_back(live + more);
-  }
-  return during;
-}
-
-class Hoist {
+// Free bytes and when they can be used again.
+class BytePool {
  public:
-  Hoist(const Problem& problem, Plan& plan, std::int64_t budget_bytes)
-      : problem_(problem),
-        plan_(plan),
-        budget_bytes_(budget_bytes),
-        during_(live_during(problem, plan)),
-        target_(plan.steps.size()) {}
-
-  void run() {
-    double time = 0;
-    for (const Step& step : plan_.steps) {
-      time_.push_back(time);
-      if (step.op.valid()) time += step.cost_ns;
+  explicit BytePool(std::int64_t bytes) { give(bytes, 0, false); }
+  // `by_copy`: the last to use them was a copy engine.
+  void give(std::int64_t bytes, double ready_ns, bool by_copy) {
+    if (bytes <= 0) return;
+    std::deque<Part>& parts = by_copy ? of_copies_ : of_ops_;
+    if (!parts.empty()) ready_ns = std::max(ready_ns, parts.back().ready_ns);
+    if (!parts.empty() && parts.back().ready_ns == ready_ns) {
+      parts.back().bytes += bytes;
+    } else {
+      parts.push_back({ready_ns, bytes});
     }
-    std::iota(target_.begin(), target_.end(), 0U);
-    double next_start = time;
-    bool moved = false;
-    for (std::size_t i = plan_.steps.size(); i-- > 0;) {
-      if (plan_.steps[i].kind != StepKind::kPrefetch) continue;
-      place(i, next_start);
-      moved = moved || target_[i] != i;
+  }
+  // The time from which `bytes` can be had: for an op, those that became ready last before
+  // `start_ns`; for a copy those that have been ready longest.
+  double take(std::int64_t bytes, double start_ns, bool is_op) {
+    while (is_op && bytes > 0 && !of_ops_.empty() && of_ops_.back().ready_ns <= start_ns)
+      if (take_part(bytes, of_ops_.back())) of_ops_.pop_back();
+    while (bytes > 0 && (!of_ops_.empty() || !of_copies_.empty())) {
+      const bool op_first =
+          of_copies_.empty() ||
+          (!of_ops_.empty() && of_ops_.front().ready_ns <= of_copies_.front().ready_ns);
+      std::deque<Part>& parts = op_first ? of_ops_ : of_copies_;
+      start_ns = std::max(start_ns, parts.front().ready_ns);
+      if (take_part(bytes, parts.front())) parts.pop_front();
     }
-    if (moved) reorder();
+    return start_ns;
   }
 
  private:
-  void place(std::size_t i, double& next_start) {
-    const Step& step = plan_.steps[i];
-    const StorageId s = plan_.instances[step.instance.index()].storage;
-    const std::int64_t bytes = problem_.bytes[s.index()];
-    const double wanted = std::min(time_[i], next_start) - step.cost_ns;
-    std::size_t j = i;
-    while (j > 0 && time_[j] > wanted && during_[j - 1] + bytes <= budget_bytes_) {
-      const Step& before = plan_.steps[j - 1];
-      const bool same = !before.op.valid() && plan_.instances[before.instance.index()].storage == s;
-      if (same) break;
-      --j;
-      during_[j] += bytes;
+  struct Part {
+    double ready_ns = 0;
+    std::int64_t bytes = 0;
+  };
+  static bool take_part(std::int64_t& bytes, Part& part) {
+    const std::int64_t taken = std::min(bytes, part.bytes);
+    bytes -= taken;
+    part.bytes -= taken;
+    return part.bytes == 0;
+  }
+  std::deque<Part> of_ops_, of_copies_;  // each in order of time
+};
+
+// kWithRoom: bytes are waited for.
+template <bool kWithRoom>
+class Clockwork {
+ public:
+  Clockwork(const Problem& problem, const Draft& draft, std::int64_t capacity_bytes)
+      : it_(problem),
+        draft_(draft),
+        pool_(kWithRoom ? capacity_bytes - initial_bytes() : 0),
+        instances_(draft.instances.size()),
+        on_host_(problem.bytes.size()) {
+    for (const InstanceId id : draft.initial) instances_[id.index()].is_known = true;
+  }
+
+  double run() {
+    for (const DraftStep& step : draft_.steps) {
+      if (step.kind == StepKind::kFree) {
+        const Times& it = instances_[step.instance.index()];
+        if (kWithRoom) pool_.give(bytes_of(step.instance), it.used, it.by_copy);
+      } else if (step.op.valid()) {
+        run_op(step);
+      } else {
+        run_copy(step);
+      }
     }
-    target_[i] = j;
-    next_start = std::min(next_start, std::max(wanted, time_[j]));
+    return std::max({free_at_[0], free_at_[1], free_at_[2]});
   }
 
-  void reorder() {
-    std::vector<std::size_t> order(plan_.steps.size());
-    std::iota(order.begin(), order.end(), 0U);
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      if (target_[a] != target_[b]) return target_[a] < target_[b];
-      // What moved here stands before the step that was here, the earliest needed first.
-      return (target_[a] == a) < (target_[b] == b);
-    });
-    std::vector<Step> steps;
-    steps.reserve(plan_.steps.size());
-    for (const std::size_t i : order) steps.push_back(std::move(plan_.steps[i]));
-    plan_.steps = std::move(steps);
+ private:
+  struct Times {
+    double written = 0;
+    double used = 0;
+    bool is_known = false;
+    bool by_copy = false;
+  };
+  std::int64_t bytes_of(InstanceId id) const {
+    return it_.bytes[draft_.instances[id.index()].index()];
+  }
+  std::int64_t initial_bytes() const {
+    std::int64_t bytes = 0;
+    for (const InstanceId id : draft_.initial) bytes += bytes_of(id);
+    return bytes;
   }
 
-  const Problem& problem_;
-  Plan& plan_;
-  std::int64_t budget_bytes_;
-  std::vector<std::int64_t> during_;
-  std::vector<double> time_;  // of the compute stream before each step, without stalls
-  std::vector<std::size_t> target_;
+  void run_op(const DraftStep& step) {
+    double start = free_at_[0];
+    std::int64_t room = 0;
+    for (const InstanceId id : draft_.touched_of(step)) {
+      if (!id.valid()) continue;
+      start = std::max(start, instances_[id.index()].written);
+      if (!instances_[id.index()].is_known) room += bytes_of(id);
+    }
+    if (step.taken_over.valid()) room -= bytes_of(step.taken_over);
+    if (kWithRoom && room > 0) start = pool_.take(room, start, true);
+    const double end = free_at_[0] = start + step.cost_ns;
+    const auto touched = draft_.touched_of(step);
+    for (std::size_t i = 0; i < touched.size(); ++i) {
+      if (!touched[i].valid()) continue;
+      Times& it = instances_[touched[i].index()];
+      if (it_.touches[step.op.index()][i].writes) it.written = end;
+      if (end >= it.used) it.used = end, it.by_copy = false;
+      it.is_known = true;
+    }
+  }
+
+  void run_copy(const DraftStep& step) {
+    const auto stream = static_cast<std::size_t>(step.stream());
+    Times& it = instances_[step.instance.index()];
+    double& host = on_host_[draft_.instances[step.instance.index()].index()];
+    double start = std::max(free_at_[stream], step.kind == StepKind::kOffload ? it.written : host);
+    if (kWithRoom && step.kind == StepKind::kPrefetch)
+      start = pool_.take(bytes_of(step.instance), start, false);
+    const double end = free_at_[stream] = start + step.cost_ns;
+    if (step.kind == StepKind::kPrefetch) {
+      it = {end, end, true, true};
+      return;
+    }
+    host = end;
+    if (end > it.used) it.used = end, it.by_copy = true;
+  }
+
+  const Problem& it_;
+  const Draft& draft_;
+  BytePool pool_;
+  double free_at_[kStreams] = {};
+  std::vector<Times> instances_;
+  std::vector<double> on_host_;
 };
 
 }  // namespace
 
-void drop_useless_copies(const Problem& problem, Plan& plan) {
-  std::vector<std::int32_t> last_copy(problem.bytes.size(), -1);
-  std::vector<std::uint8_t> is_useless(plan.steps.size());
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    const Step& step = plan.steps[i];
-    if (step.kind != StepKind::kOffload && step.kind != StepKind::kPrefetch) continue;
-    const std::size_t s = plan.instances[step.instance.index()].storage.index();
-    if (step.kind == StepKind::kPrefetch) {
-      if (last_copy[s] >= 0) is_useless[std::size_t(last_copy[s])] = 0;
-      continue;
-    }
-    last_copy[s] = static_cast<std::int32_t>(i);
-    is_useless[i] = problem.is_streamed[s] == 0;
-  }
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
-    if (is_useless[i]) continue;
-    if (kept != i) plan.steps[kept] = std::move(plan.steps[i]);
-    ++kept;
-  }
-  plan.steps.resize(kept);
+double estimate_ns(const Problem& problem, const Draft& draft, std::int64_t capacity_bytes) {
+  return Clockwork<true>(problem, draft, std::max(capacity_bytes, draft.peak_bytes)).run();
 }
 
-void hoist_prefetches(const Problem& problem, Plan& plan, std::int64_t budget_bytes) {
-  Hoist(problem, plan, budget_bytes).run();
-}
-
-double estimate_ns(const Problem& problem, const Plan& plan) {
-  double free_at[kStreams] = {};
-  double room_at = 0;  // when all bytes freed so far can be used again
-  std::vector<double> written(plan.instances.size());
-  std::vector<double> used(plan.instances.size());
-  std::vector<double> on_host(problem.bytes.size());
-  std::vector<std::uint8_t> is_known(plan.instances.size());
-  for (const Step& step : plan.steps) {
-    if (step.kind == StepKind::kFree) {
-      room_at = std::max(room_at, used[step.instance.index()]);
-      continue;
-    }
-    const auto stream = static_cast<std::size_t>(step.stream());
-    double start = free_at[stream];
-    if (step.op.valid()) {
-      for (const InstanceId id : step.touched) {
-        if (!id.valid()) continue;
-        start = std::max(start, is_known[id.index()] ? written[id.index()] : room_at);
-      }
-    } else if (step.kind == StepKind::kOffload) {
-      start = std::max(start, written[step.instance.index()]);
-    } else {
-      const StorageId s = plan.instances[step.instance.index()].storage;
-      start = std::max({start, room_at, on_host[s.index()]});
-    }
-    const double end = free_at[stream] = start + step.cost_ns;
-    if (step.op.valid()) {
-      for (const InstanceId id : step.touched) {
-        if (!id.valid()) continue;
-        written[id.index()] = end;
-        used[id.index()] = std::max(used[id.index()], end);
-        is_known[id.index()] = 1;
-      }
-      continue;
-    }
-    used[step.instance.index()] = std::max(used[step.instance.index()], end);
-    if (step.kind == StepKind::kPrefetch) {
-      written[step.instance.index()] = end;
-      is_known[step.instance.index()] = 1;
-    } else {
-      on_host[plan.instances[step.instance.index()].storage.index()] = end;
-    }
-  }
-  return std::max({free_at[0], free_at[1], free_at[2]});
+double least_ns(const Problem& problem, const Draft& draft) {
+  return Clockwork<false>(problem, draft, 0).run();
 }
 
 }  // namespace plimsoll::plan

@@ -3,7 +3,6 @@
 // one block.
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "plimsoll/base/bytes.h"
 #include "plimsoll/base/interval.h"
@@ -139,18 +138,10 @@ class FreeList {
   std::int64_t top_ = 0;
 };
 
-std::int64_t top_of(const std::vector<Block>& blocks) {
-  std::int64_t top = 0;
-  for (const Block& block : blocks)
-    if (!block.steps.empty()) top = std::max(top, block.address + block.bytes);
-  return top;
-}
-
-// In order of birth, each in the smallest hole: near-linear, for any size.
-void place_in_time_order(std::vector<Block>& blocks) {
-  std::vector<std::size_t> by_begin(blocks.size());
-  std::iota(by_begin.begin(), by_begin.end(), 0U);
-  std::vector<std::size_t> by_end = by_begin;
+// In order of birth, each in the smallest hole: near-linear, for any size. `chosen` are indices.
+void place_in_time_order(std::vector<Block>& blocks, const std::vector<std::size_t>& chosen) {
+  std::vector<std::size_t> by_begin = chosen;
+  std::vector<std::size_t> by_end = chosen;
   std::stable_sort(by_begin.begin(), by_begin.end(), [&](std::size_t a, std::size_t b) {
     return blocks[a].steps.begin < blocks[b].steps.begin;
   });
@@ -160,56 +151,92 @@ void place_in_time_order(std::vector<Block>& blocks) {
   FreeList free;
   std::size_t ended = 0;
   for (const std::size_t b : by_begin) {
-    if (blocks[b].steps.empty() || blocks[b].bytes == 0) continue;
     while (ended < by_end.size() && blocks[by_end[ended]].steps.end <= blocks[b].steps.begin) {
       const Block& dead = blocks[by_end[ended++]];
-      if (!dead.steps.empty() && dead.bytes > 0) free.give(dead.address, dead.bytes);
+      free.give(dead.address, dead.bytes);
     }
     blocks[b].address = free.take(blocks[b].bytes);
   }
 }
 
-// Blocks up to which the layout engine is asked where the quick order leaves holes, and how long it
-// may work on them.
+// Large blocks, and small ones that get a strip of their own: a block of a few bytes between large
+// ones of like sizes makes the exact search give up, and costs it next to nothing.
+struct Split {
+  std::vector<std::size_t> large, small;
+};
+constexpr std::int64_t kSmallPart = 1024;  // of the load
+constexpr std::int64_t kStripPart = 400;   // the most the strip may take
+
+Split split_by_size(const std::vector<Block>& blocks, std::int64_t limit_bytes) {
+  Split split;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    if (blocks[i].steps.empty() || blocks[i].bytes == 0) continue;
+    (blocks[i].bytes <= limit_bytes ? split.small : split.large).push_back(i);
+  }
+  return split;
+}
+
+std::int64_t top_of(const std::vector<Block>& blocks, const std::vector<std::size_t>& chosen) {
+  std::int64_t top = 0;
+  for (const std::size_t i : chosen) top = std::max(top, blocks[i].address + blocks[i].bytes);
+  return top;
+}
+
+// Blocks up to which the layout engine is asked, and how long it may work on them.
 constexpr std::size_t kMaxEngine = 20000;
 constexpr std::int64_t kGreedyVisits = 100'000;
-constexpr std::size_t kMaxLocal = 3000;
-// Holes below this part of the load are left alone.
-constexpr std::int64_t kGoodEnough = 200;
+constexpr std::int64_t kSearchNodes = 12'000;
 
-// By the layout engine (layout.h): its greedy suite, and a short local search for small plans.
-void place_by_engine(std::vector<Block>& blocks, std::int64_t moves) {
+void place_by_engine(std::vector<Block>& blocks, const std::vector<std::size_t>& chosen,
+                     std::int64_t capacity_bytes) {
   LayoutProblem problem;
-  problem.buffers.reserve(blocks.size());
-  for (const Block& block : blocks) {
+  problem.buffers.reserve(chosen.size());
+  for (const std::size_t i : chosen) {
     LayoutBuffer buffer;
-    buffer.lifetime = block.steps;
-    buffer.size_bytes = block.bytes;
+    buffer.lifetime = blocks[i].steps;
+    buffer.size_bytes = blocks[i].bytes;
     problem.buffers.push_back(std::move(buffer));
   }
+  problem.arenas[0].capacity_bytes = capacity_bytes;
   LayoutOptions options;
-  options.algorithm =
-      blocks.size() <= kMaxLocal ? LayoutAlgorithm::kLocal : LayoutAlgorithm::kGreedy;
+  options.algorithm = LayoutAlgorithm::kSearch;
   options.greedy_limit = kGreedyVisits;
-  options.local_limit = moves;
+  options.node_limit = kSearchNodes;
   const LayoutResult result = solve_layout(problem, options);
-  if (result.offsets_bytes.size() != blocks.size()) return;
-  for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i].address = result.offsets_bytes[i];
+  if (result.offsets_bytes.size() != chosen.size()) return;
+  for (std::size_t i = 0; i < chosen.size(); ++i)
+    blocks[chosen[i]].address = result.offsets_bytes[i];
+}
+
+// Returns the top.
+std::int64_t place_blocks(std::vector<Block>& blocks, std::int64_t load, std::int64_t aim_bytes) {
+  std::int64_t limit = load / kSmallPart;
+  Split split = split_by_size(blocks, limit);
+  place_in_time_order(blocks, split.small);
+  while (limit > 0 && top_of(blocks, split.small) > load / kStripPart) {
+    split = split_by_size(blocks, limit /= 4);
+    place_in_time_order(blocks, split.small);
+  }
+  const std::int64_t strip = top_of(blocks, split.small);
+  place_in_time_order(blocks, split.large);
+  std::int64_t top = top_of(blocks, split.large);
+  const std::int64_t aim = std::max(aim_bytes, load + load / kStripPart) - strip;
+  if (top > aim && split.large.size() <= kMaxEngine) {
+    std::vector<Block> other = blocks;
+    place_by_engine(other, split.large, aim);
+    if (top_of(other, split.large) < top) blocks = std::move(other);
+    top = top_of(blocks, split.large);
+  }
+  for (const std::size_t i : split.large) blocks[i].address += strip;
+  return top + strip;
 }
 
 }  // namespace
 
-void place_instances(const graph::Graph& graph, Plan& plan, std::int64_t moves) {
+void place_instances(const graph::Graph& graph, Plan& plan, std::int64_t aim_bytes) {
   Blocks made = BlockMaker(graph, plan).run();
   plan.peak_bytes = load_of(made.blocks, plan.steps.size());
-  place_in_time_order(made.blocks);
-  if (top_of(made.blocks) > plan.peak_bytes + plan.peak_bytes / kGoodEnough &&
-      made.blocks.size() <= kMaxEngine) {
-    std::vector<Block> other = made.blocks;
-    place_by_engine(other, moves);
-    if (top_of(other) < top_of(made.blocks)) made.blocks = std::move(other);
-  }
-  plan.arena_bytes = top_of(made.blocks);
+  plan.arena_bytes = place_blocks(made.blocks, plan.peak_bytes, aim_bytes);
   for (std::size_t i = 0; i < plan.instances.size(); ++i) {
     const std::int32_t block = made.of_instance[i];
     plan.instances[i].address = block < 0 ? 0 : made.blocks[std::size_t(block)].address;

@@ -26,6 +26,7 @@ class ProblemMaker {
 
   void run(const ProblemOptions& options) {
     add_storages(options);
+    add_touches();
     add_uses();
     add_writers();
     add_expiries();
@@ -47,6 +48,24 @@ class ProblemMaker {
       problem_.is_streamed[i] = options.stream_optimizer_state && is_state &&
                                 graph_.live_at_start(s) && graph_.live_at_end(s);
       problem_.is_pinned[i] = graph_.live_at_start(s) && problem_.is_streamed[i] == 0;
+    }
+  }
+
+  void add_touches() {
+    for (std::size_t i = 0; i < graph_.op_count(); ++i) {
+      for (const StorageId s : graph_.touched(OpId(i))) {
+        Touch touch{s};
+        for (const ValueId v : graph_.operands(OpId(i)))
+          touch.reads = touch.reads || graph_.storage(v) == s;
+        for (const ValueId v : graph_.results(OpId(i))) {
+          if (graph_.storage(v) != s) continue;
+          touch.writes = true;
+          touch.reads = touch.reads || graph_.overwrites(v).valid() || graph_.unordered_writes(s);
+        }
+        touch.lasts = touch.writes && graph_.live_at_start(s);
+        problem_.touches.items.push_back(touch);
+      }
+      problem_.touches.close_row();
     }
   }
 

@@ -32,6 +32,14 @@ struct WorkspaceChoice {
   double cost_ns = 0;
 };
 
+// What an op does to a storage it touches.
+struct Touch {
+  graph::StorageId storage;
+  bool reads = false;  // or writes over what is there
+  bool writes = false;
+  bool lasts = false;  // writes what was there from the start: not to be repeated
+};
+
 // One choice for each Problem::gaps.
 using Decisions = std::vector<Choice>;
 
@@ -45,6 +53,7 @@ struct Problem {
   std::vector<std::int64_t> workspace_bytes;  // by op: the least it can work with
   // By op: workspaces that make it faster, by size; empty for most. cost_ns is the fastest's.
   std::vector<std::vector<WorkspaceChoice>> workspace_choices;
+  graph::Rows<Touch> touches;  // by op, in order of graph.touched(op)
   // By storage.
   std::vector<std::int64_t> bytes;        // aligned
   graph::Rows<std::int32_t> uses;         // positions, ascending

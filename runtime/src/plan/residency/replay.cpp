@@ -7,6 +7,8 @@
 
 #include "plimsoll/base/bytes.h"
 
+#include "tier_account.h"
+
 namespace plimsoll::plan {
 
 using graph::OpId;
@@ -28,11 +30,14 @@ class Replayer {
         decisions_(decisions),
         options_(options),
         storages_(problem.graph->storage_count()),
+        tiers_(problem),
         op_epoch_(problem.order.size()) {
     recompute_limit_ = options.recompute_limit > 0
                            ? options.recompute_limit
                            : 40 * static_cast<std::int64_t>(problem.order.size()) + 1000;
-    result_.plan.alignment_bytes = problem.device->alignment_bytes;
+    result_.realized.assign(problem.gaps.size(), Choice::kKeep);
+    steps().reserve(4 * problem.order.size());
+    result_.draft.touched.reserve(8 * problem.order.size());
   }
 
   ReplayResult run() {
@@ -66,7 +71,7 @@ class Replayer {
   };
 
   State& state(StorageId s) { return storages_[s.index()]; }
-  std::vector<Step>& steps() { return result_.plan.steps; }
+  std::vector<DraftStep>& steps() { return result_.draft.steps; }
 
   void start() {
     for (std::size_t i = 0; i < storages_.size(); ++i) {
@@ -75,24 +80,19 @@ class Replayer {
       if (!graph_.live_at_start(s)) continue;
       if (it_.is_streamed[i]) {
         storages_[i].on_host = true;
-        result_.plan.starts_on_host.push_back(s);
+        tiers_.start_on_host(s);
+        result_.draft.starts_on_host.push_back(s);
       } else if (!it_.uses[i].empty() || graph_.live_at_end(s)) {
-        result_.plan.initial.push_back(make_instance(s));
+        result_.draft.initial.push_back(make_instance(s));
       }
     }
+    note_peak(0);
+    start_bytes_ = live_;
   }
 
   bool run_position(OpId o) { return rebuild_missing(o) && run_op(o, StepKind::kRun); }
 
   // --- rebuilding -------------------------------------------------------------------------------
-  bool reads(OpId o, StorageId s) const {
-    for (const ValueId v : graph_.operands(o))
-      if (graph_.storage(v) == s) return true;
-    for (const ValueId v : graph_.results(o))
-      if (graph_.storage(v) == s && (graph_.overwrites(v).valid() || graph_.unordered_writes(s)))
-        return true;
-    return false;
-  }
   // Whether anything has been written into it before the present position.
   bool has_content(StorageId s) const {
     if (graph_.live_at_start(s)) return true;
@@ -106,8 +106,8 @@ class Replayer {
   bool rebuild_missing(OpId target) {
     wanted_.clear();
     to_run_.clear();
-    for (const StorageId s : graph_.touched(target))
-      if (reads(target, s) && has_content(s) && is_missing(s)) want(s);
+    for (const Touch& it : it_.touches[target.index()])
+      if (it.reads && has_content(it.storage) && is_missing(it.storage)) want(it.storage);
     if (wanted_.empty()) return true;
     ++epoch_;
     for (std::size_t i = 0; i < wanted_.size(); ++i)
@@ -119,7 +119,8 @@ class Replayer {
     for (const OpId o : to_run_) {
       count_readers(o, -1);
       if (++result_.recomputed_ops > recompute_limit_) return false;
-      if (options_.give_up_ns > 0 && compute_ns_ > options_.give_up_ns) return false;
+      const double rest_ns = it_.total_ns - it_.start_ns[std::size_t(at_)];
+      if (options_.give_up_ns > 0 && compute_ns_ + rest_ns >= options_.give_up_ns) return false;
       if (!run_op(o, StepKind::kRecompute)) return false;
       for (const StorageId s : graph_.touched(o)) release(s);
     }
@@ -127,8 +128,8 @@ class Replayer {
     return true;
   }
   void count_readers(OpId o, std::int32_t change) {
-    for (const StorageId s : graph_.touched(o))
-      if (reads(o, s)) state(s).needs += change;
+    for (const Touch& it : it_.touches[o.index()])
+      if (it.reads) state(it.storage).needs += change;
   }
   void want(StorageId s) {
     if (state(s).is_rebuilt) return;
@@ -142,9 +143,10 @@ class Replayer {
       if (op_epoch_[w.index()] == epoch_) continue;
       op_epoch_[w.index()] = epoch_;
       to_run_.push_back(w);
-      for (const StorageId q : graph_.touched(w)) {
+      for (const Touch& it : it_.touches[w.index()]) {
+        const StorageId q = it.storage;
         if (it_.is_pinned[q.index()] || q == s) continue;
-        if (reads(w, q) ? is_missing(q) : is_worth_rebuilding(w, q)) want(q);
+        if (it.reads ? is_missing(q) : is_worth_rebuilding(w, q)) want(q);
       }
     }
     return true;
@@ -168,33 +170,34 @@ class Replayer {
   // --- running one op ---------------------------------------------------------------------------
   bool run_op(OpId o, StepKind kind) {
     const bool again = kind == StepKind::kRecompute;
-    const auto touched = graph_.touched(o);
-    for (const StorageId s : touched) ++state(s).needs;
+    const auto touches = it_.touches[o.index()];
+    for (const Touch& it : touches) ++state(it.storage).needs;
     free_what_has_left();
-    Step step;
+    DraftStep step;
     step.kind = kind;
     step.op = o;
     step.workspace_bytes = it_.workspace_bytes[o.index()];
     step.cost_ns = it_.cost_ns[o.index()];
-    for (const StorageId s : touched) {
-      if (!(reads(o, s) && needs_bytes(o, s, again)) || !state(s).on_host) continue;
-      if (!state(s).instance.valid() && !fetch(s)) return false;
+    for (const Touch& it : touches) {
+      const State& now = state(it.storage);
+      if (!it.reads || !needs_bytes(it, again) || !now.on_host) continue;
+      if (!now.instance.valid() && !fetch(it.storage)) return false;
     }
     std::int64_t need = align_up(step.workspace_bytes, it_.device->alignment_bytes);
-    for (const StorageId s : touched)
-      if (makes_instance(o, s, again)) need += it_.bytes[s.index()];
+    for (const Touch& it : touches)
+      if (makes_instance(it, again)) need += it_.bytes[it.storage.index()];
     const StorageId given = handed_over(o, again);
     if (given.valid()) need -= it_.bytes[given.index()];
     if (!make_room(need)) return false;
     choose_workspace(step, need);
     write_step(step, given, again);
-    for (const StorageId s : touched) --state(s).needs;
+    for (const Touch& it : touches) --state(it.storage).needs;
     finish_op(o, again, given);
     return true;
   }
 
   // The fastest workspace that fits in what is free anyway.
-  void choose_workspace(Step& step, std::int64_t need) const {
+  void choose_workspace(DraftStep& step, std::int64_t need) const {
     const auto& choices = it_.workspace_choices[step.op.index()];
     if (choices.empty()) return;
     const std::int64_t alignment = it_.device->alignment_bytes;
@@ -210,19 +213,12 @@ class Replayer {
     }
   }
 
-  bool writes(OpId o, StorageId s) const {
-    for (const ValueId v : graph_.results(o))
-      if (graph_.storage(v) == s) return true;
-    return false;
-  }
   // Lasting state that a recomputed op leaves alone needs no bytes.
-  bool needs_bytes(OpId o, StorageId s, bool again) const {
-    return !(again && graph_.live_at_start(s) && writes(o, s));
-  }
-  bool makes_instance(OpId o, StorageId s, bool again) {
-    if (!writes(o, s) || !needs_bytes(o, s, again)) return false;
-    if (!again) return !state(s).instance.valid();
-    return !state(s).instance.valid() || !state(s).is_rebuilt;
+  static bool needs_bytes(const Touch& it, bool again) { return !(again && it.lasts); }
+  bool makes_instance(const Touch& it, bool again) {
+    if (!it.writes || !needs_bytes(it, again)) return false;
+    const State& now = state(it.storage);
+    return !now.instance.valid() || (again && !now.is_rebuilt);
   }
   // The storage whose bytes the in-place result may take over here.
   StorageId handed_over(OpId o, bool again) {
@@ -233,47 +229,60 @@ class Replayer {
                                : it_.last_use(s) == at_ && !graph_.live_at_end(s);
     if (!is_last || state(s).needs > 1 || !state(s).instance.valid()) return {};
     if (again && (state(s).is_rebuilt || graph_.live_at_start(s))) return {};
-    if (!makes_instance(o, heir, again) || it_.bytes[s.index()] != it_.bytes[heir.index()])
-      return {};
-    return s;
+    for (const Touch& it : it_.touches[o.index()])
+      if (it.storage == heir && makes_instance(it, again) &&
+          it_.bytes[s.index()] == it_.bytes[heir.index()])
+        return s;
+    return {};
   }
-  void write_step(Step& step, StorageId given, bool again) {
+  void write_step(DraftStep& step, StorageId given, bool again) {
     if (given.valid()) step.taken_over = state(given).instance;
-    for (const StorageId s : graph_.touched(step.op)) {
-      if (makes_instance(step.op, s, again)) {
+    std::vector<InstanceId>& touched = result_.draft.touched;
+    step.first_touched = static_cast<std::uint32_t>(touched.size());
+    for (const Touch& it : it_.touches[step.op.index()]) {
+      const StorageId s = it.storage;
+      if (makes_instance(it, again)) {
         const bool is_wanted = !again || state(s).is_rebuilt;
-        step.touched.push_back(is_wanted ? make_instance(s) : temporary(s));
-      } else if (!needs_bytes(step.op, s, again)) {
-        step.touched.push_back(InstanceId());
+        touched.push_back(is_wanted ? make_instance(s) : temporary(s));
+      } else if (!needs_bytes(it, again)) {
+        touched.emplace_back();
       } else {
-        step.touched.push_back(state(s).instance);
+        touched.push_back(state(s).instance);
       }
     }
+    step.touched_count = static_cast<std::uint32_t>(touched.size()) - step.first_touched;
     if (given.valid()) {
       live_ -= it_.bytes[given.index()];
       forget(given);
     }
-    if (live_ + align_up(step.workspace_bytes, it_.device->alignment_bytes) > options_.budget_bytes)
-      overrun_ = true;
+    note_peak(align_up(step.workspace_bytes, it_.device->alignment_bytes));
     compute_ns_ += step.cost_ns;
-    steps().push_back(std::move(step));
-    for (const InstanceId id : temporaries_) emit_free(id);
+    steps().push_back(step);
+    for (const InstanceId id : temporaries_) {
+      emit_free(id);
+      live_ -= it_.bytes[result_.draft.instances[id.index()].index()];
+    }
     temporaries_.clear();
   }
+  void note_peak(std::int64_t more) {
+    result_.draft.peak_bytes = std::max(result_.draft.peak_bytes, live_ + more);
+  }
   InstanceId temporary(StorageId s) {
-    const InstanceId id(result_.plan.instances.size());
-    result_.plan.instances.push_back({s, 0});
+    const InstanceId id(result_.draft.instances.size());
+    result_.draft.instances.push_back(s);
     temporaries_.push_back(id);
+    live_ += it_.bytes[s.index()];
     return id;
   }
 
   void finish_op(OpId o, bool again, StorageId given) {
     last_run_ = o;
-    for (const StorageId s : graph_.touched(o)) {
+    for (const Touch& touch : it_.touches[o.index()]) {
+      const StorageId s = touch.storage;
       State& it = state(s);
       it.last_touch = at_;
       if (again) continue;
-      if (writes(o, s)) it.on_host = false;
+      if (touch.writes) it.on_host = false;
       it.is_leaving = false;
       const auto uses = it_.uses[s.index()];
       while (it.next < static_cast<std::int32_t>(uses.size()) && uses[std::size_t(it.next)] <= at_)
@@ -297,8 +306,14 @@ class Replayer {
     const std::int32_t next = next_use_after(s);
     if (next < 0) return after_last_use(s);
     const Choice choice = choice_for(s);
-    if (choice == Choice::kDrop && it_.expiry[s.index()] >= next) evict(s);
-    if (choice == Choice::kOffload) begin_offload(s);
+    if (choice == Choice::kDrop && it_.expiry[s.index()] >= next) {
+      note(s, Choice::kDrop);
+      evict(s);
+    }
+    if (choice == Choice::kOffload) {
+      note(s, Choice::kOffload);
+      begin_offload(s);
+    }
   }
   std::int32_t next_use_after(StorageId s) {
     const auto uses = it_.uses[s.index()];
@@ -320,16 +335,21 @@ class Replayer {
     if (it.gap >= end || it_.gaps[std::size_t(it.gap)].from != at_) return Choice::kKeep;
     return decisions_[std::size_t(it.gap)];
   }
+  // The gap that `s` is in, as it turned out.
+  void note(StorageId s, Choice choice) {
+    const std::int32_t next = next_use_after(s);
+    std::int32_t g = std::max(state(s).gap, it_.first_gap[s.index()]);
+    while (g < it_.first_gap[s.index() + 1] && it_.gaps[std::size_t(g)].to < next) ++g;
+    if (g < it_.first_gap[s.index() + 1] && it_.gaps[std::size_t(g)].to == next)
+      result_.realized[std::size_t(g)] = choice;
+  }
   // After an op of a rebuild: what nobody needs any more goes.
   void settle(StorageId s) {
     State& it = state(s);
     if (!it.instance.valid() || it.needs > 0 || it_.is_pinned[s.index()]) return;
     if (it.is_rebuilt) return;
     const std::int32_t next = next_use(s);
-    const bool has_room = static_cast<double>(live_) <=
-                          options_.soft_part * static_cast<double>(options_.budget_bytes);
-    const bool keep =
-        next >= 0 && ((options_.keep_rebuilt && has_room) || next == at_ || it.on_host);
+    const bool keep = next >= 0 && (options_.keep_rebuilt || next == at_ || it.on_host);
     if (!keep && !graph_.live_at_end(s)) evict(s);
   }
 
@@ -348,35 +368,18 @@ class Replayer {
   bool fetch(StorageId s) {
     if (!make_room(it_.bytes[s.index()])) return false;
     make_instance(s);
+    note_peak(0);
     emit_copy(StepKind::kPrefetch, s);
     return true;
   }
   void emit_copy(StepKind kind, StorageId s) {
-    Step step;
+    DraftStep step;
     step.kind = kind;
     step.instance = state(s).instance;
-    step.tier = tier_of(s, kind);
+    step.tier = tiers_.place(s);
     step.cost_ns = it_.device->copy_ns(graph_.size_bytes(s), step.stream(), step.tier);
-    steps().push_back(std::move(step));
+    steps().push_back(step);
   }
-  // The host first; what does not fit there goes to the file tier.
-  Tier tier_of(StorageId s, StepKind kind) {
-    if (kind == StepKind::kPrefetch)
-      return in_file_.empty() || !in_file_[s.index()] ? Tier::kHost : Tier::kFile;
-    if (counted_on_host_.empty()) counted_on_host_.resize(storages_.size());
-    if (in_file_.empty()) in_file_.resize(storages_.size());
-    if (counted_on_host_[s.index()]) return in_file_[s.index()] ? Tier::kFile : Tier::kHost;
-    counted_on_host_[s.index()] = 1;
-    host_used_ += graph_.size_bytes(s);
-    const bool spills = it_.device->host_bytes > 0 && host_used_ > it_.device->host_bytes &&
-                        it_.device->file_write_bytes_per_second > 0;
-    if (spills) {
-      host_used_ -= graph_.size_bytes(s);
-      in_file_[s.index()] = 1;
-    }
-    return spills ? Tier::kFile : Tier::kHost;
-  }
-
   // Bytes whose copy has ended go at once: holes close earlier and the layout is tighter.
   void free_what_has_left() {
     while (!leaving_.empty()) {
@@ -403,7 +406,9 @@ class Replayer {
         result_.needed_bytes = live_ + need;
         return false;
       }
-      if (!state(victim).on_host && !may_drop(victim)) {
+      const bool copies = state(victim).on_host || !may_drop(victim);
+      note(victim, copies ? Choice::kOffload : Choice::kDrop);
+      if (copies && !state(victim).on_host) {
         emit_copy(StepKind::kOffload, victim);
         state(victim).on_host = true;
       }
@@ -496,11 +501,10 @@ class Replayer {
   // --- instances --------------------------------------------------------------------------------
   InstanceId make_instance(StorageId s) {
     State& it = state(s);
-    it.instance = InstanceId(result_.plan.instances.size());
+    it.instance = InstanceId(result_.draft.instances.size());
     it.is_leaving = false;
-    result_.plan.instances.push_back({s, 0});
+    result_.draft.instances.push_back(s);
     live_ += it_.bytes[s.index()];
-    result_.plan.peak_bytes = std::max(result_.plan.peak_bytes, live_);
     if (!it_.is_pinned[s.index()]) {
       it.resident_at = static_cast<std::int32_t>(resident_.size());
       resident_.push_back(s);
@@ -524,10 +528,10 @@ class Replayer {
     forget(s);
   }
   void emit_free(InstanceId id) {
-    Step step;
+    DraftStep step;
     step.kind = StepKind::kFree;
     step.instance = id;
-    steps().push_back(std::move(step));
+    steps().push_back(step);
   }
 
   void finish() {
@@ -535,21 +539,19 @@ class Replayer {
       const StorageId s(i);
       if (storages_[i].instance.valid() && (!graph_.live_at_end(s) || it_.is_streamed[i])) evict(s);
     }
-    PLIMSOLL_CHECK(!overrun_, "a replayed plan holds more than its budget");
-    drop_useless_copies(it_, result_.plan);
+    PLIMSOLL_CHECK(result_.draft.peak_bytes <= std::max(options_.budget_bytes, start_bytes_),
+                   "a replayed plan holds more than its budget");
+    drop_useless_copies(it_, result_.draft);
     count_copies();
-    if (it_.device->can_copy())
-      hoist_prefetches(it_, result_.plan,
-                       static_cast<std::int64_t>(options_.soft_part *
-                                                 static_cast<double>(options_.budget_bytes)));
-    result_.estimated_ns = estimate_ns(it_, result_.plan);
+    if (it_.device->can_copy()) hoist_prefetches(it_, result_.draft, options_.budget_bytes);
+    result_.estimated_ns = estimate_ns(it_, result_.draft, options_.budget_bytes);
   }
 
   void count_copies() {
-    for (const Step& step : steps()) {
+    for (const DraftStep& step : steps()) {
       if (step.kind != StepKind::kOffload && step.kind != StepKind::kPrefetch) continue;
       (step.kind == StepKind::kOffload ? result_.offloaded_bytes : result_.prefetched_bytes) +=
-          graph_.size_bytes(result_.plan.instances[step.instance.index()].storage);
+          graph_.size_bytes(result_.draft.instances[step.instance.index()]);
     }
   }
 
@@ -570,17 +572,16 @@ class Replayer {
   std::vector<Victim> victims_;  // the best last
   std::vector<OpId> to_run_;
   std::vector<InstanceId> temporaries_;
-  std::vector<std::uint8_t> counted_on_host_, in_file_;
+  TierAccount tiers_;
   OpId last_run_;
   std::vector<std::int32_t> op_epoch_;
   std::int32_t epoch_ = 0;
   std::int32_t at_ = 0;
   std::int64_t live_ = 0;
-  std::int64_t host_used_ = 0;
   std::int64_t recompute_limit_ = 0;
   double compute_ns_ = 0;   // of the compute stream, stalls not counted
   double copy_out_ns_ = 0;  // when the copies issued so far will have ended
-  bool overrun_ = false;
+  std::int64_t start_bytes_ = 0;
   ReplayResult result_;
 };
 

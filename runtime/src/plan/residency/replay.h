@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "plimsoll/plan/plan.h"
-
+#include "draft.h"
 #include "problem.h"
 
 namespace plimsoll::plan {
@@ -25,19 +24,17 @@ struct ReplayOptions {
   std::int64_t budget_bytes = 0;
   bool may_recompute = true;
   bool may_offload = true;
-  bool keep_rebuilt = true;  // what was rebuilt on the way stays for its own next use
-  // Up to which part of the budget bytes are held that need not be: prefetches moved forward,
-  // storages rebuilt on the way. Less leaves holes for the layout.
-  double soft_part = 1;
+  bool keep_rebuilt = true;    // what was rebuilt on the way stays for its own next use
   bool free_after_use = true;  // off: everything stays to the end of the step
   VictimRule rule = VictimRule::kNextUse;
   std::int64_t recompute_limit = 0;  // ops run again before it gives up; 0: 40 x ops + 1000
-  double give_up_ns = 0;             // compute time beyond which it is of no interest; 0: none
+  double give_up_ns = 0;             // beyond this time it is of no interest; 0: none
 };
 
 struct ReplayResult {
   bool feasible = false;
-  Plan plan;  // without addresses and waits
+  Draft draft;
+  Decisions realized;  // what became of every gap, evictions that no decision foresaw included
   double estimated_ns = 0;
   std::int64_t recomputed_ops = 0;
   std::int64_t offloaded_bytes = 0;
@@ -51,16 +48,5 @@ struct ReplayResult {
 // Deterministic. A plan that comes back feasible never holds more than the budget.
 ReplayResult replay(const Problem& problem, const Decisions& decisions,
                     const ReplayOptions& options);
-
-// Takes out copies to the host that nothing fetches, because in the end there was room.
-void drop_useless_copies(const Problem& problem, Plan& plan);
-
-// Moves every prefetch as early as the budget allows and its copy engine needs. Cost: O(steps x
-// distance moved).
-void hoist_prefetches(const Problem& problem, Plan& plan, std::int64_t budget_bytes);
-
-// The simulated time before addresses are known: bytes that a kFree hands on are waited for by
-// whoever is next.
-double estimate_ns(const Problem& problem, const Plan& plan);
 
 }  // namespace plimsoll::plan

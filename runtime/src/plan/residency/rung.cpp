@@ -15,6 +15,7 @@ namespace {
 
 // Gaps up to which the linear program is among the tries.
 constexpr std::size_t kMaxLinear = 160;
+constexpr int kDesperate = 8;
 
 bool is_checkpoint_kind(std::string_view kind) {
   for (const std::string_view part :
@@ -25,30 +26,12 @@ bool is_checkpoint_kind(std::string_view kind) {
 
 }  // namespace
 
-bool may_recompute(Policy policy) {
-  return policy != Policy::kOffloadOnly && policy != Policy::kNone && policy != Policy::kLiveness;
-}
-
-bool may_offload(Policy policy) {
-  switch (policy) {
-    case Policy::kAuto:
-    case Policy::kSuperNeurons:
-    case Policy::kOffloadOnly:
-    case Policy::kBaselineCapuchin:
-    case Policy::kBaselinePofo:
-      return true;
-    default:
-      return false;
-  }
-}
-
 Rung::Rung(const Problem& problem, const std::vector<double>& drop_ns, Policy policy,
-           std::int64_t budget_bytes, double soft_part, int evaluations)
+           std::int64_t budget_bytes, int evaluations)
     : it_(problem),
       drop_ns_(drop_ns),
       policy_(policy),
       budget_bytes_(budget_bytes),
-      soft_part_(soft_part),
       left_(evaluations) {}
 
 void Rung::try_decisions(const Decisions& decisions, const ReplayOptions& options) {
@@ -62,18 +45,17 @@ void Rung::try_decisions(const Decisions& decisions, const ReplayOptions& option
   ReplayResult result = replay(it_, decisions, bounded);
   if (!result.feasible) return;
   if (best_ && best_->replay.estimated_ns <= result.estimated_ns) return;
-  best_ = RungResult{decisions, options, std::move(result)};
+  best_ = RungResult{std::move(result.realized), options, {}};
+  best_->replay = std::move(result);
 }
 
 namespace {
 
-ReplayOptions options_for(Policy policy, std::int64_t budget_bytes, double soft_part,
-                          std::size_t ops) {
+ReplayOptions options_for(Policy policy, std::int64_t budget_bytes, std::size_t ops) {
   ReplayOptions options;
   options.budget_bytes = budget_bytes;
   options.may_recompute = may_recompute(policy);
   options.may_offload = may_offload(policy);
-  options.soft_part = soft_part;
   options.recompute_limit = 4 * static_cast<std::int64_t>(ops) + 1000;
   if (policy == Policy::kBaselineDtr) options.rule = VictimRule::kDtr;
   return options;
@@ -96,7 +78,7 @@ void Rung::try_mix(double copies, double margin, OffloadOrder order) {
   choose.may_recompute = may_recompute(policy_);
   choose.offload_order = order;
   try_decisions(choose_greedily(it_, drop_ns_, choose),
-                options_for(policy_, budget_bytes_, soft_part_, it_.order.size()));
+                options_for(policy_, budget_bytes_, it_.order.size()));
 }
 
 void Rung::try_first_mixes() {
@@ -138,7 +120,7 @@ void Rung::try_chen() {
       const std::int32_t r = rank[it_.gaps[g].storage.index()];
       if (r >= 0 && r % k != 0 && std::isfinite(drop_ns_[g])) decisions[g] = Choice::kDrop;
     }
-    try_decisions(decisions, options_for(policy_, budget_bytes_, soft_part_, it_.order.size()));
+    try_decisions(decisions, options_for(policy_, budget_bytes_, it_.order.size()));
   }
 }
 
@@ -154,7 +136,7 @@ void Rung::try_superneurons() {
       decisions[g] = Choice::kDrop;
     }
   }
-  ReplayOptions options = options_for(policy_, budget_bytes_, soft_part_, it_.order.size());
+  ReplayOptions options = options_for(policy_, budget_bytes_, it_.order.size());
   try_decisions(decisions, options);
   options.keep_rebuilt = false;  // memory-centric
   try_decisions(decisions, options);
@@ -224,8 +206,8 @@ void Rung::flip_chunks() {
   }
 }
 
-std::optional<RungResult> Rung::search(const Decisions& warm) {
-  const ReplayOptions plain = options_for(policy_, budget_bytes_, soft_part_, it_.order.size());
+std::optional<RungResult> Rung::search(const Decisions& warm, bool is_broad) {
+  const ReplayOptions plain = options_for(policy_, budget_bytes_, it_.order.size());
   if (!warm.empty()) try_decisions(warm, plain);
   switch (policy_) {
     case Policy::kBaselineChen:
@@ -253,17 +235,22 @@ std::optional<RungResult> Rung::search(const Decisions& warm) {
     default:
       break;
   }
-  const int all = left_;
-  left_ = std::max(1, all / 2);
-  try_first_mixes();
-  left_ += all - std::max(1, all / 2);
-  if (!is_spent()) try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), plain);
+  if (is_broad || !best_) {
+    const int all = left_;
+    left_ = std::max(1, all / 2);
+    try_first_mixes();
+    left_ += all - std::max(1, all / 2);
+    if (!is_spent()) try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), plain);
+  }
   if (it_.gaps.size() <= kMaxLinear && !is_spent()) {
     const LinearChoice linear = choose_by_linear_program(
         it_, drop_ns_, budget_bytes_, may_recompute(policy_), may_offload(policy_));
     if (linear.solved) try_decisions(linear.decisions, plain);
   }
-  if (!best_) return {};
+  if (!best_) {
+    left_ = kDesperate;
+    return find_any();
+  }
   if (may_recompute(policy_) && !is_spent()) {
     ReplayOptions other = best_->options;
     other.keep_rebuilt = !other.keep_rebuilt;
@@ -278,7 +265,7 @@ std::optional<RungResult> Rung::search(const Decisions& warm) {
 std::optional<RungResult> Rung::find_any() {
   if (policy_ != Policy::kAuto && policy_ != Policy::kOffloadOnly &&
       policy_ != Policy::kRecomputeOnly)
-    return search({});
+    return search({}, true);
   const auto found = [&] { return best_.has_value(); };
   for (const double copies : {1e6, 0.0}) {
     for (const double margin : {0.8, 0.5, 0.1}) {
@@ -287,12 +274,14 @@ std::optional<RungResult> Rung::find_any() {
       if (found()) return std::move(best_);
     }
   }
-  ReplayOptions options = options_for(policy_, budget_bytes_, soft_part_, it_.order.size());
+  ReplayOptions options = options_for(policy_, budget_bytes_, it_.order.size());
   try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), options);
   if (found()) return std::move(best_);
   options.keep_rebuilt = false;
   try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), options);
   if (!found()) try_superneurons();
+  if (!found() && policy_ == Policy::kAuto)
+    return Rung(it_, drop_ns_, Policy::kOffloadOnly, budget_bytes_, kDesperate).find_any();
   return std::move(best_);
 }
 

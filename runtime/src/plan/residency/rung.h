@@ -28,10 +28,11 @@ bool may_offload(Policy policy);
 class Rung {
  public:
   Rung(const Problem& problem, const std::vector<double>& drop_ns, Policy policy,
-       std::int64_t budget_bytes, double soft_part, int evaluations);
+       std::int64_t budget_bytes, int evaluations);
 
-  // The fastest found, `warm` among what is tried (empty: none). Nothing where no try fits.
-  std::optional<RungResult> search(const Decisions& warm);
+  // The fastest found, `warm` among what is tried (empty: none). `is_broad`: first decisions of
+  // every kind are tried, not only what lies around `warm`. Nothing where no try fits.
+  std::optional<RungResult> search(const Decisions& warm, bool is_broad);
   // Stops at the first that fits; tries what holds the least.
   std::optional<RungResult> find_any();
 
@@ -51,7 +52,6 @@ class Rung {
   const std::vector<double>& drop_ns_;
   Policy policy_;
   std::int64_t budget_bytes_;
-  double soft_part_;  // see ReplayOptions
   int left_;
   std::unordered_set<std::size_t> tried_;  // keys of decisions; never iterated
   std::optional<RungResult> best_;
