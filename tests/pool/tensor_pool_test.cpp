@@ -28,6 +28,24 @@ TEST(TensorPool, HandsOutAlignedDisjointMemoryInsideTheArena) {
   world.pool->check_invariants();
 }
 
+TEST(TensorPool, AllocatesAtAnAddressWhereAllOfItsBytesAreFree) {
+  PoolWorld world;  // 4096 bytes
+  const BlockId first = world.pool->allocate(64);
+  auto* base = static_cast<std::byte*>(world.pool->address(first));
+  const BlockId middle = world.pool->allocate_at(base + 1024, 100);
+  ASSERT_TRUE(middle.valid());
+  EXPECT_EQ(world.pool->address(middle), base + 1024);
+  EXPECT_EQ(world.pool->find(base + 1024), middle);
+  EXPECT_EQ(world.pool->stats().live_bytes, 64 + 128);
+  for (const std::int64_t taken : {0, 1024, 1088, 960})
+    EXPECT_FALSE(world.pool->allocate_at(base + taken, 128).valid()) << "at " << taken;
+  EXPECT_FALSE(world.pool->allocate_at(base + 4032, 128).valid()) << "over the end";
+  EXPECT_TRUE(world.pool->allocate_at(base + 4032, 64).valid());
+  EXPECT_TRUE(world.pool->allocate_at(base + 1152, 4032 - 1152).valid());
+  EXPECT_EQ(world.pool->stats().blocks, 4);
+  world.pool->check_invariants();
+}
+
 TEST(TensorPool, NeverEvictsOrMovesAnUnboundBlock) {
   PoolWorld world;
   world.pool->allocate(4032);

@@ -48,8 +48,8 @@ void expect_equal_near(const Needs& needs, std::int64_t budget_bytes) {
   std::int64_t budget = budget_bytes;
   while (!is_equal_at(needs, budget)) {
     budget += budget / 20;
-    ASSERT_LE(budget, 2 * budget_bytes)
-        << needs.options.model << " has no room at twice " << budget_bytes;
+    ASSERT_LE(budget, budget_bytes + budget_bytes / 10)
+        << needs.options.model << " has no room a tenth above " << budget_bytes;
   }
 }
 
@@ -88,8 +88,7 @@ Needs measure_needs(const std::string& model, OptimizerKind optimizer, bool auto
 
 void expect_equal_at_every_budget(const Needs& needs) {
   const std::int64_t least = needs.minimum.budget_bytes;
-  // Nets this small are where scratch and gaps weigh most; full sizes are measured in bench.
-  EXPECT_LE(least, 2 * needs.minimum.lower_bound_bytes)
+  EXPECT_LE(least * 100, needs.minimum.lower_bound_bytes * 115)
       << needs.options.model << ", pinned by " << needs.minimum.pinned_by;
   for (const std::int64_t percent : {50, 25, 0}) {
     expect_equal_near(needs, std::max(least, needs.stock.peak_bytes * percent / 100));

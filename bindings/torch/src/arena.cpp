@@ -16,8 +16,6 @@
 namespace plimsoll::detail {
 namespace {
 
-constexpr std::int64_t kAlignment = 64;
-
 constexpr const char* kEvictedText =
     "Plimsoll: this tensor's bytes are out of the arena. Operators bring them back; for a raw "
     "pointer call Session::pin(tensor) first and keep it pinned while the pointer is in use.";
@@ -28,7 +26,7 @@ constexpr const char* kStrictText =
 const c10::Device kCpu(c10::DeviceType::CPU);
 
 std::int64_t rounded_bytes(const c10::StorageImpl* storage) {
-  return align_up(static_cast<std::int64_t>(storage->nbytes()), kAlignment);
+  return align_up(static_cast<std::int64_t>(storage->nbytes()), kArenaAlignment);
 }
 
 // For messages, where the operands could not all be taken over.
@@ -67,23 +65,6 @@ bool wants_overlap(Overlap overlap) {
 }
 
 }  // namespace
-
-class Arena::Lock {
- public:
-  explicit Lock(Arena& arena) : arena_(arena), lock_(arena.mutex_) {}
-  ~Lock() {
-    // Dropping a last reference runs a deleter, which takes the lock.
-    auto dropped = std::move(arena_.dropped_later_);
-    arena_.dropped_later_.clear();
-    lock_.unlock();
-  }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  Arena& arena_;
-  std::unique_lock<std::mutex> lock_;
-};
 
 void ManagedStorage::on_move(pool::BlockId, void* old_address, void* new_address) noexcept {
   // A storage that is dying on another thread is left alone: its deleter comes with this object as
@@ -134,7 +115,7 @@ Arena::Arena(const SessionOptions& options)
   pool.poison = options.poison;
   pool_ = std::make_unique<pool::TensorPool>(*device_, *host_, *this, pool);
   // The pool reserved the arena; its range is what contains() says, found from its first block.
-  const pool::BlockId first = pool_->allocate(kAlignment);
+  const pool::BlockId first = pool_->allocate(kArenaAlignment);
   const auto* base = static_cast<const char*>(pool_->address(first));
   pool_->deallocate(first);
   pool_->reset_peak();
@@ -274,13 +255,18 @@ void Arena::hold(c10::StorageImpl* storage, bool writes, OperatorFrame& frame) {
   op_operand_bytes_ += managed->track.bytes;
 }
 
-void Arena::acquire(const OperatorFrame& frame, const ExpectedRoom& expected) {
+void Arena::acquire(OperatorFrame& frame, const ExpectedRoom& expected) {
   c10::SmallVector<pool::BlockId, 8> blocks;
   for (const auto& operand : frame.operands) {
     if (operand.managed->block.valid()) blocks.push_back(operand.managed->block);
   }
+  std::shared_ptr<const OperatorScript> script;
+  if (!scripts_.empty()) script = scripts_.find(frame.script_key);
   pool::Room room;
-  if (expected.is_known) {
+  if (script != nullptr) {
+    room.bytes = script->bytes;
+    room.is_guess = true;
+  } else if (expected.is_known) {
     room.bytes = expected.bytes;
     room.largest_bytes = expected.largest_bytes;
     room.is_guess = true;
@@ -290,7 +276,24 @@ void Arena::acquire(const OperatorFrame& frame, const ExpectedRoom& expected) {
     room.pack = pool_->stats().largest_free_bytes < plenty;
   }
   pool_->acquire({blocks.data(), blocks.size()}, room);
+  frame.may_run_out = room.pack || pool_->stats().largest_free_bytes < room.bytes;
+  if (script != nullptr) {
+    frame.may_run_out = true;
+    follow_script(std::move(script));
+  }
 }
+
+namespace {
+
+std::uint64_t script_key(std::uint64_t op_hash, const OperatorFrame& frame) {
+  std::uint64_t key = op_hash;
+  for (const auto& operand : frame.operands) {
+    key = (key ^ static_cast<std::uint64_t>(operand.managed->track.bytes)) * 1099511628211ULL;
+  }
+  return key;
+}
+
+}  // namespace
 
 void Arena::begin_operator(std::uint64_t op_hash, const std::string& name,
                            const c10::SmallVectorImpl<Touched>& storages, OperatorFrame& frame) {
@@ -298,8 +301,12 @@ void Arena::begin_operator(std::uint64_t op_hash, const std::string& name,
   ++serial_;
   op_name_ = &name;
   op_live_bytes_ = op_peak_bytes_ = op_largest_bytes_ = op_operand_bytes_ = 0;
+  trace_.clear();
+  has_run_out_ = false;
+  script_.reset();
   try {
     for (const auto& [storage, writes] : storages) hold(storage, writes, frame);
+    frame.script_key = script_key(op_hash, frame);
     ExpectedRoom expected;
     if (tracker_.is_in_step()) {
       c10::SmallVector<TrackedTouch, 8> touches;
@@ -448,11 +455,12 @@ void Arena::run_ahead() noexcept {
 void* Arena::allocate(std::size_t bytes) {
   const Lock lock(*this);
   const auto wanted = static_cast<std::int64_t>(bytes);
-  const std::int64_t rounded = align_up(wanted, kAlignment);
+  const std::int64_t rounded = align_up(wanted, kArenaAlignment);
   try {
-    const pool::BlockId block = pool_->allocate(wanted);
+    pool::BlockId block = allocate_by_script(wanted);
+    if (!block.valid()) block = pool_->allocate(wanted);
     if (scratch_.size() <= block.index()) scratch_.resize(block.index() + 1);
-    scratch_[block.index()] = {serial_, rounded};
+    scratch_[block.index()] = {serial_, rounded, trace_.begin(rounded)};
     ++unbound_blocks_;
     op_live_bytes_ += rounded;
     op_peak_bytes_ = std::max(op_peak_bytes_, op_live_bytes_);
@@ -460,6 +468,8 @@ void* Arena::allocate(std::size_t bytes) {
     note_peak();
     return pool_->address(block);
   } catch (const DeviceOutOfMemory& error) {
+    trace_.begin(rounded);
+    has_run_out_ = true;
     throw_out_of_memory(error.what(), rounded);
   } catch (const HostOutOfMemory& error) {
     throw_out_of_memory(error.what(), rounded);
@@ -472,7 +482,11 @@ void Arena::deallocate(void* address) noexcept {
   const pool::BlockId block = pool_->find(address);
   if (!block.valid()) return;
   const Scratch scratch = scratch_[block.index()];
-  if (scratch.serial == serial_) op_live_bytes_ -= scratch.bytes;
+  if (scratch.serial == serial_) {
+    op_live_bytes_ -= scratch.bytes;
+    // What a failing kernel gives back on its way out says nothing about the kernel.
+    if (!has_run_out_) trace_.end(scratch.place);
+  }
   pool_->deallocate(block);
   --unbound_blocks_;
   if (keep_alive_ != nullptr && managed_.empty() && unbound_blocks_ == 0) {

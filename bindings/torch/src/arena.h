@@ -26,9 +26,12 @@
 #include "plimsoll/session.h"
 
 #include "arena_source.h"
+#include "operator_script.h"
 #include "step_tracker.h"
 
 namespace plimsoll::detail {
+
+inline constexpr std::int64_t kArenaAlignment = 64;
 
 class Arena;
 
@@ -64,6 +67,9 @@ struct OperatorFrame {
   };
   c10::SmallVector<Operand, 8> operands;
   bool is_recorded = false;  // counted by the tracker
+  bool may_run_out = false;  // the room it found may not do for what it allocates
+  std::uint64_t script_key = 0;
+  std::size_t failed_at = 0;  // allocations that the last failed run had made or asked for
 };
 
 // Threads: every public member takes the arena's own lock. Deleters run on any thread.
@@ -87,6 +93,10 @@ class Arena final : public ArenaSource,
                       const c10::SmallVectorImpl<Touched>& storages, OperatorFrame& frame);
   // Takes over what the operator made, lets go of its operands.
   void end_operator(OperatorFrame& frame, const c10::SmallVectorImpl<c10::StorageImpl*>& results);
+  // The kernel ran out of memory inside and has changed nothing: lays out what it allocated so far,
+  // makes room for that and holds the operands again. False where a further run would do no better;
+  // the operands are then let go by abandon_operator().
+  bool prepare_rerun(OperatorFrame& frame);
   // The operator threw: lets go of its operands.
   void abandon_operator(OperatorFrame& frame) noexcept;
 
@@ -129,7 +139,9 @@ class Arena final : public ArenaSource,
   bool is_movable(c10::StorageImpl* storage) const;
   void unmanage(ManagedStorage* managed) noexcept;
   void hold(c10::StorageImpl* storage, bool writes, OperatorFrame& frame);
-  void acquire(const OperatorFrame& frame, const ExpectedRoom& expected);
+  void acquire(OperatorFrame& frame, const ExpectedRoom& expected);
+  void follow_script(std::shared_ptr<const OperatorScript> script);
+  pool::BlockId allocate_by_script(std::int64_t bytes);
   void let_go(OperatorFrame& frame) noexcept;
   void rebind(ManagedStorage* managed);
   void drop_expired_foreign() noexcept;
@@ -158,6 +170,7 @@ class Arena final : public ArenaSource,
   struct Scratch {
     std::uint64_t serial = 0;
     std::int64_t bytes = 0;
+    std::size_t place = 0;  // in the trace
   };
   std::vector<Scratch> scratch_;  // by block
   std::uint64_t serial_ = 0;      // of the operator that began last
@@ -167,6 +180,11 @@ class Arena final : public ArenaSource,
   std::int64_t op_operand_bytes_ = 0;
   const std::string* op_name_ = nullptr;
   std::int64_t unbound_blocks_ = 0;
+  AllocationTrace trace_;
+  bool has_run_out_ = false;  // its last allocation failed for want of room
+  ScriptBook scripts_;
+  std::shared_ptr<const OperatorScript> script_;  // that the running operator follows
+  std::byte* script_base_ = nullptr;
 
   // For the report.
   std::int64_t seen_peak_bytes_ = 0;
@@ -177,6 +195,23 @@ class Arena final : public ArenaSource,
   SessionReport last_step_;
   std::vector<SessionEvent> events_;
   std::int64_t step_start_ns_ = 0;
+};
+
+class Arena::Lock {
+ public:
+  explicit Lock(Arena& arena) : arena_(arena), lock_(arena.mutex_) {}
+  ~Lock() {
+    // Dropping a last reference runs a deleter, which takes the lock.
+    auto dropped = std::move(arena_.dropped_later_);
+    arena_.dropped_later_.clear();
+    lock_.unlock();
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  Arena& arena_;
+  std::unique_lock<std::mutex> lock_;
 };
 
 }  // namespace plimsoll::detail

@@ -86,8 +86,11 @@ std::unique_ptr<OperatorInfo> read_schema(const c10::OperatorHandle& op) {
   info->returns = static_cast<int>(schema.returns().size());
   info->writes = silent_writes(info->name);
   for (int i = 0; i < info->arguments; ++i) {
-    const auto* alias = schema.arguments()[static_cast<std::size_t>(i)].alias_info();
+    const c10::Argument& argument = schema.arguments()[static_cast<std::size_t>(i)];
+    const auto* alias = argument.alias_info();
     if (alias != nullptr && alias->isWrite()) info->writes |= 1ULL << std::min(i, 63);
+    const bool is_tensor = argument.type()->kind() == c10::TypeKind::TensorType;
+    if (is_tensor && i < 63) info->plain_tensors |= 1ULL << i;
   }
   if (is_composite(op)) {
     info->kind = OperatorClass::kComposite;
@@ -96,6 +99,8 @@ std::unique_ptr<OperatorInfo> read_schema(const c10::OperatorHandle& op) {
   } else if (is_factory(info->name)) {
     info->kind = OperatorClass::kFactory;
   }
+  info->can_rerun = info->writes == 0 && info->kind != OperatorClass::kComposite &&
+                    !op.hasTag(at::Tag::nondeterministic_seeded);
   return info;
 }
 

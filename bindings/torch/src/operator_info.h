@@ -24,7 +24,11 @@ struct OperatorInfo {
   OperatorClass kind = OperatorClass::kCompute;
   // Bit i: argument i is written. Arguments beyond 63 share bit 63.
   std::uint64_t writes = 0;
+  // Bit i: argument i is declared as one tensor, not as a list or an option of tensors.
+  std::uint64_t plain_tensors = 0;
   std::uint64_t hash = 0;  // of name and overload; the same in every process
+  // A run that fails inside leaves no trace: nothing is written, no random numbers are drawn.
+  bool can_rerun = false;
   int arguments = 0;
   int returns = 0;
   std::string name;  // "aten::convolution"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session_impl.h"
 
+#include <optional>
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
@@ -48,6 +50,34 @@ Storages operands(const OperatorInfo& info, const torch::jit::Stack& stack) {
   }
   return storages;
 }
+
+// What a kernel that fails may have taken off the stack already: all arguments but plain tensors,
+// which it only looks at. No reference to those is taken, see visit_storages.
+class SavedArguments {
+ public:
+  SavedArguments(const OperatorInfo& info, const torch::jit::Stack& stack)
+      : info_(info), first_(stack.size() - static_cast<std::size_t>(info.arguments)) {
+    for (int i = 0; i < info.arguments; ++i) {
+      if (!is_left_alone(i)) values_.push_back(stack[first_ + static_cast<std::size_t>(i)]);
+    }
+  }
+  // False where the stack is not what a kernel leaves that failed.
+  bool put_back(torch::jit::Stack& stack) const {
+    if (stack.size() != first_ + static_cast<std::size_t>(info_.arguments)) return false;
+    std::size_t next = 0;
+    for (int i = 0; i < info_.arguments; ++i) {
+      if (!is_left_alone(i)) stack[first_ + static_cast<std::size_t>(i)] = values_[next++];
+    }
+    return true;
+  }
+
+ private:
+  bool is_left_alone(int i) const { return i < 63 && (info_.plain_tensors >> i & 1) != 0; }
+
+  const OperatorInfo& info_;
+  const std::size_t first_;
+  c10::SmallVector<c10::IValue, 8> values_;
+};
 
 }  // namespace
 
@@ -114,12 +144,21 @@ void SessionImpl::run_operator(const OperatorInfo& info, const c10::OperatorHand
       info.kind == OperatorClass::kFactory ? Storages() : operands(info, *stack);
   arena_->begin_operator(info.hash, info.name, storages, frame);
   const std::int64_t begin_ns = options_.record_events ? arena_->now_ns() : 0;
-  try {
-    const ArenaScope scope(is_in_step_ ? arena_.get() : nullptr);
-    run_kernel(op, keys, stack);
-  } catch (...) {
-    arena_->abandon_operator(frame);
-    throw;
+  std::optional<SavedArguments> saved;
+  if (info.can_rerun && frame.may_run_out) saved.emplace(info, *stack);
+  for (bool is_done = false; !is_done;) {
+    try {
+      const ArenaScope scope(is_in_step_ ? arena_.get() : nullptr);
+      run_kernel(op, keys, stack);
+      is_done = true;
+    } catch (const c10::OutOfMemoryError&) {
+      if (saved && saved->put_back(*stack) && arena_->prepare_rerun(frame)) continue;
+      arena_->abandon_operator(frame);
+      throw;
+    } catch (...) {
+      arena_->abandon_operator(frame);
+      throw;
+    }
   }
   c10::SmallVector<c10::StorageImpl*, 4> results;
   if (frame.is_recorded) {

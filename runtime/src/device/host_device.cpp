@@ -15,6 +15,7 @@
 #include "plimsoll/base/error.h"
 
 #include "device/copy_engine.h"
+#include "device/streaming_copy.h"
 
 namespace plimsoll::device {
 namespace {
@@ -136,14 +137,19 @@ void HostDevice::copy_blocking(void* destination, const void* source, std::int64
   for (std::int64_t done = 0; done < bytes; done += distance) {
     const std::int64_t length = std::min(distance, bytes - done);
     const std::int64_t place = to < from ? done : bytes - done - length;
-    copy_parallel(to + place, from + place, length);
+    copy_parallel(to + place, from + place, length, kind);
   }
 }
 
-void HostDevice::copy_parallel(std::byte* to, const std::byte* from, std::int64_t bytes) {
+void HostDevice::copy_parallel(std::byte* to, const std::byte* from, std::int64_t bytes,
+                               CopyKind kind) {
   const std::function<void(std::int64_t, std::int64_t)> body = [&](std::int64_t begin,
                                                                    std::int64_t end) {
-    std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+    // What comes in is read at once and is welcome in the caches; what leaves is not.
+    if (kind == CopyKind::kHostToDevice)
+      std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
+    else
+      copy_streaming(to + begin, from + begin, end - begin);
   };
   if (options_.parallel_for) {
     options_.parallel_for(bytes, body);

@@ -107,19 +107,25 @@ void TensorPool::State::poison(std::int64_t offset, std::int64_t bytes) noexcept
 
 // --- Life ---------------------------------------------------------------------------------------
 
-BlockId TensorPool::State::allocate(std::int64_t bytes) {
+// Makes an unbound block in the range that `take_range(range bytes)` gives; no id where it gives
+// none.
+template <typename TakeRange>
+BlockId TensorPool::State::allocate_with(std::int64_t bytes, const TakeRange& take_range) {
   if (bytes <= 0)
     throw InvalidArgument(fmt::format("a block of {} bytes; more than 0 needed", bytes));
   const std::int64_t range_bytes = align_up(bytes, arena_.alignment());
   index_.reserve_one();
   const BlockId id = take_slot();
   try {
-    const std::optional<SegmentId> at_edge = is_packed_ ? range_at_edge(range_bytes) : std::nullopt;
-    const SegmentId segment = at_edge ? *at_edge : make_range(range_bytes);
+    const std::optional<SegmentId> segment = take_range(range_bytes);
+    if (!segment) {
+      give_slot(id);
+      return {};
+    }
     Block& block = blocks_[id.index()];
     block.bytes = bytes;
     block.range_bytes = range_bytes;
-    give_range(id, segment);
+    give_range(id, *segment);
     show_address(id);
   } catch (...) {
     give_slot(id);
@@ -129,6 +135,29 @@ BlockId TensorPool::State::allocate(std::int64_t bytes) {
   ++totals_.allocations;
   ++totals_.blocks;
   return id;
+}
+
+BlockId TensorPool::State::allocate(std::int64_t bytes) {
+  return allocate_with(bytes, [&](std::int64_t range_bytes) {
+    std::optional<SegmentId> segment;
+    if (is_packed_) segment = range_at_edge(range_bytes);
+    return segment ? segment : make_range(range_bytes);
+  });
+}
+
+BlockId TensorPool::State::allocate_at(void* address, std::int64_t bytes) {
+  const std::int64_t offset = static_cast<std::byte*>(address) - base_;
+  const Interval wanted{offset, offset + align_up(bytes, arena_.alignment())};
+  return allocate_with(bytes, [&](std::int64_t range_bytes) -> std::optional<SegmentId> {
+    if (range_bytes > usable_bytes()) return std::nullopt;
+    for (SegmentId segment = arena_.first(); segment.valid(); segment = arena_.next(segment)) {
+      const Interval range{arena_.offset(segment), arena_.offset(segment) + arena_.bytes(segment)};
+      if (wanted.begin >= range.end) continue;
+      if (!arena_.is_free(segment) || !range.contains(wanted)) return std::nullopt;
+      return arena_.allocate_at(segment, wanted.begin, range_bytes);
+    }
+    return std::nullopt;
+  });
 }
 
 void TensorPool::State::deallocate(BlockId id) noexcept {
@@ -236,6 +265,9 @@ TensorPool::TensorPool(device::Device& device, HostTier& host, EvictionPolicy& p
 TensorPool::~TensorPool() = default;
 
 BlockId TensorPool::allocate(std::int64_t bytes) { return state_->allocate(bytes); }
+BlockId TensorPool::allocate_at(void* address, std::int64_t bytes) {
+  return state_->allocate_at(address, bytes);
+}
 void TensorPool::deallocate(BlockId block) noexcept { state_->deallocate(block); }
 void TensorPool::bind(BlockId block, BlockOwner* owner) { state_->bind(block, owner); }
 void TensorPool::unbind(BlockId block) { state_->unbind(block); }

@@ -62,6 +62,7 @@ class TensorPool::State {
 
   // Life.
   BlockId allocate(std::int64_t bytes);
+  BlockId allocate_at(void* address, std::int64_t bytes);
   void deallocate(BlockId id) noexcept;
   void bind(BlockId id, BlockOwner* owner);
   void unbind(BlockId id);
@@ -119,6 +120,8 @@ class TensorPool::State {
     return block.residence == Residence::kResident && (block.pins > 0 || block.owner == nullptr);
   }
   void give_range(BlockId id, SegmentId segment) noexcept;
+  template <typename TakeRange>
+  BlockId allocate_with(std::int64_t bytes, const TakeRange& take_range);
   void show_address(BlockId id) noexcept;
   void drop_range(BlockId id) noexcept;
   void poison(std::int64_t offset, std::int64_t bytes) noexcept;

@@ -67,7 +67,7 @@ class HostDevice final : public Device {
 
   CopyEngine& engine(Queue queue);
   void strike(FaultKind kind, const char* call) const;
-  void copy_parallel(std::byte* to, const std::byte* from, std::int64_t bytes);
+  void copy_parallel(std::byte* to, const std::byte* from, std::int64_t bytes, CopyKind kind);
 
   HostDeviceOptions options_;
   DeviceInfo info_;

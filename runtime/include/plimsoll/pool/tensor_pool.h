@@ -85,6 +85,9 @@ class TensorPool {
   // Errors: DeviceOutOfMemory (nothing changed); HostOutOfMemory, DeviceError (others may have
   // moved).
   BlockId allocate(std::int64_t bytes);
+  // The same at a given address, a multiple of the alignment, moving nothing; no id where the bytes
+  // from there on are not all free. O(n) in the blocks of the arena.
+  BlockId allocate_at(void* address, std::int64_t bytes);
   // Ends a block in any state. A range that a copy still uses is freed once the copy is done.
   void deallocate(BlockId block) noexcept;
 

