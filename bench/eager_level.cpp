@@ -4,17 +4,20 @@
 //
 //     eager_level MODEL BATCH BUDGET[,BUDGET...] [PAIRS]
 //
-// BUDGET is a size, a percentage of stock's whole peak, or "none" (twice stock's peak). Prints one
-// JSON object a budget.
+// BUDGET is a size, a percentage of stock's whole peak, "none" (twice stock's peak), or "level0" (no
+// session: the counting allocator alone). Stock's steps use LibTorch's own allocator. Prints one JSON
+// object a budget.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <c10/core/CPUAllocator.h>
 #include <nlohmann/json.hpp>
 #include <torch/torch.h>
 
@@ -67,6 +70,69 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
+// Stock's steps allocate from LibTorch's own allocator, as in a program that knows nothing of us.
+// Memory goes back to whoever gave it, so the two may be changed at any time.
+class StockAllocator {
+ public:
+  StockAllocator() : ours_(c10::GetAllocator(c10::kCPU)) { set(c10::GetDefaultCPUAllocator()); }
+  ~StockAllocator() { set(ours_); }
+  StockAllocator(const StockAllocator&) = delete;
+  StockAllocator& operator=(const StockAllocator&) = delete;
+
+ private:
+  static void set(c10::Allocator* allocator) {
+    c10::SetCPUAllocator(allocator, /*priority=*/1);  // as install_allocator() does
+  }
+  c10::Allocator* const ours_;
+};
+
+struct Timed {
+  std::vector<double> ratios;
+  std::vector<double> stock_seconds;
+  bool identical = true;
+};
+
+// Steps in turns; who goes first changes from pair to pair.
+Timed time_pairs(const std::function<float()>& stock_step, const std::function<float()>& our_step,
+                 int pairs) {
+  Timed timed;
+  constexpr int kWarmUp = 4;
+  for (int i = 0; i < kWarmUp + pairs; ++i) {
+    float stock_loss = 0;
+    float our_loss = 0;
+    double stock = 0;
+    const auto run_stock = [&] {
+      const StockAllocator allocator;
+      stock = seconds([&] { stock_loss = stock_step(); });
+    };
+    if (i % 2 == 0) run_stock();
+    const double ours = seconds([&] { our_loss = our_step(); });
+    if (i % 2 == 1) run_stock();
+    timed.identical &= std::memcmp(&stock_loss, &our_loss, sizeof(float)) == 0;
+    if (i < kWarmUp) continue;
+    timed.ratios.push_back(ours / stock);
+    timed.stock_seconds.push_back(stock);
+  }
+  return timed;
+}
+
+void add_times(Json& row, const Timed& timed) {
+  row["identical"] = timed.identical;
+  row["stock_seconds"] = median(timed.stock_seconds);
+  row["pairs"] = timed.ratios.size();
+  row["time_ratio"] = median(timed.ratios);
+  row["time_ratio_min"] = *std::min_element(timed.ratios.begin(), timed.ratios.end());
+  row["time_ratio_max"] = *std::max_element(timed.ratios.begin(), timed.ratios.end());
+}
+
+Json measure_level0(const std::string& name, std::int64_t batch_size, int pairs) {
+  Side stock(name, batch_size);
+  Side ours(name, batch_size);
+  Json row = {{"model", name}, {"batch", batch_size}, {"budget", "level0"}};
+  add_times(row, time_pairs([&] { return stock.step(); }, [&] { return ours.step(); }, pairs));
+  return row;
+}
+
 std::int64_t stock_peak(const std::string& name, std::int64_t batch_size) {
   const std::int64_t before = plimsoll::allocator_statistics().live_bytes;
   Side side(name, batch_size);
@@ -84,36 +150,20 @@ Json measure(const std::string& name, std::int64_t batch_size, const std::string
   Side stock(name, batch_size);
   Side ours(name, batch_size);
   plimsoll::Session session({.budget_bytes = budget});
-  bool identical = true;
-  std::vector<double> ratios;
-  std::vector<double> stock_seconds;
-  constexpr int kWarmUp = 4;
-  for (int i = 0; i < kWarmUp + pairs; ++i) {
-    float stock_loss = 0;
-    float our_loss = 0;
-    const auto run_stock = [&] {
-      const auto pause = session.pause();
-      stock_loss = stock.step();
-    };
-    const auto run_ours = [&] {
-      const auto step = session.step();
-      our_loss = ours.step();
-    };
-    // Whoever goes first changes from pair to pair.
-    double a = 0;
-    double b = 0;
-    if (i % 2 == 0) a = seconds(run_stock);
-    b = seconds(run_ours);
-    if (i % 2 == 1) a = seconds(run_stock);
-    identical = identical && std::memcmp(&stock_loss, &our_loss, sizeof(float)) == 0;
-    if (i < kWarmUp) continue;
-    ratios.push_back(b / a);
-    stock_seconds.push_back(a);
-  }
+  const Timed timed = time_pairs(
+      [&] {
+        const auto pause = session.pause();
+        return stock.step();
+      },
+      [&] {
+        const auto step = session.step();
+        return ours.step();
+      },
+      pairs);
   const auto report = session.report();
   const std::int64_t moved = report.offloaded_bytes + report.prefetched_bytes;
   const std::int64_t bound = session.moved_lower_bound_bytes();
-  return {
+  Json row = {
       {"model", name},
       {"batch", batch_size},
       {"budget", budget_text},
@@ -122,7 +172,6 @@ Json measure(const std::string& name, std::int64_t batch_size, const std::string
       {"peak_bytes", report.peak_bytes},
       {"persistent_bytes", report.persistent_bytes},
       {"lower_bound_bytes", report.lower_bound_bytes},
-      {"identical", identical},
       {"offloaded_bytes", report.offloaded_bytes},
       {"prefetched_bytes", report.prefetched_bytes},
       {"slid_bytes", report.slid_bytes},
@@ -130,12 +179,9 @@ Json measure(const std::string& name, std::int64_t batch_size, const std::string
       {"moved_lower_bound_bytes", bound},
       {"moved_ratio", bound > 0 ? static_cast<double>(moved) / static_cast<double>(bound) : 1.0},
       {"operators", report.operators},
-      {"steps_on_sequence", report.steps_on_sequence},
-      {"stock_seconds", median(stock_seconds)},
-      {"pairs", pairs},
-      {"time_ratio", median(ratios)},
-      {"time_ratio_min", *std::min_element(ratios.begin(), ratios.end())},
-      {"time_ratio_max", *std::max_element(ratios.begin(), ratios.end())}};
+      {"steps_on_sequence", report.steps_on_sequence}};
+  add_times(row, timed);
+  return row;
 }
 
 }  // namespace
@@ -154,7 +200,9 @@ int main(int argc, char** argv) try {
   Json rows = Json::array();
   while (!budgets.empty()) {
     const auto comma = budgets.find(',');
-    rows.push_back(measure(name, batch_size, budgets.substr(0, comma), peak, pairs));
+    const std::string budget = budgets.substr(0, comma);
+    rows.push_back(budget == "level0" ? measure_level0(name, batch_size, pairs)
+                                      : measure(name, batch_size, budget, peak, pairs));
     std::fprintf(stderr, "%s\n", rows.back().dump().c_str());
     budgets = comma == std::string::npos ? "" : budgets.substr(comma + 1);
   }

@@ -322,6 +322,22 @@ TEST(SessionPrograms, AutocastWithItsWeightCache) {
   }));
 }
 
+TEST(SessionPrograms, ASessionOpensWhateverModeItsThreadIsIn) {
+  const auto opens = [] {
+    Session session({.budget_bytes = mib(1)});
+    const auto step = session.step();
+    return torch::ones({64}).sum().item<float>() == 64.0F;
+  };
+  {
+    const torch::NoGradGuard no_grad;
+    EXPECT_TRUE(opens());
+  }
+  {
+    const c10::InferenceMode inference;
+    EXPECT_TRUE(opens());
+  }
+}
+
 TEST(SessionPrograms, EvaluationInInferenceModeBetweenSteps) {
   expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
     return [=](int step) mutable {

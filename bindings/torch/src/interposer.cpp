@@ -9,6 +9,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/ones.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "plimsoll/base/error.h"
@@ -112,6 +114,9 @@ class Recorder final : public OperatorListener {
 };
 
 std::string try_interposer() {
+  // Whatever mode the caller is in.
+  const c10::InferenceMode no_inference(false);
+  const c10::AutoGradMode grad(true);
   Recorder recorder;
   at::Tensor leaf = at::ones({2, 2}).requires_grad_(true);
   {
