@@ -4,9 +4,9 @@
 //
 //     eager_level MODEL BATCH BUDGET[,BUDGET...] [PAIRS]
 //
-// BUDGET is a size, a percentage of stock's whole peak, "none" (twice stock's peak), or "level0" (no
-// session: the counting allocator alone). Stock's steps use LibTorch's own allocator. Prints one JSON
-// object a budget.
+// BUDGET is a size, a percentage of stock's whole peak, "none" (twice stock's peak), or "level0"
+// (no session: the counting allocator alone). Stock's steps use LibTorch's own allocator. Prints
+// one JSON object a budget.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

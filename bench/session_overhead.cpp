@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a session costs per operator: 1000 small operators, in a step and without a session.
 //   build/release/bench/session_overhead --benchmark_min_time=0.5
-// The counter "per_op" is the time of one operator; the session's cost is the difference of two rows.
+// The counter "per_op" is the time of one operator; the session's cost is the difference of two
+// rows.
 #include <array>
 #include <optional>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <c10/core/GradMode.h>
 #include <benchmark/benchmark.h>
+#include <c10/core/GradMode.h>
 
 #include "plimsoll/base/bytes.h"
 #include "plimsoll/session.h"

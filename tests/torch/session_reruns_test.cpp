@@ -67,9 +67,8 @@ auto operator_named(const char* name) {
 }
 
 at::Tensor call_divide_room(const at::Tensor& x, const std::optional<at::Tensor>& bias) {
-  static const auto op =
-      operator_named<at::Tensor(const at::Tensor&, const std::optional<at::Tensor>&,
-                                at::IntArrayRef)>("divide_room");
+  static const auto op = operator_named<at::Tensor(
+      const at::Tensor&, const std::optional<at::Tensor>&, at::IntArrayRef)>("divide_room");
   constexpr std::array<std::int64_t, 2> kScales = {2, 5};
   return op.call(x, bias, kScales);
 }
@@ -115,8 +114,7 @@ TEST(SessionReruns, LessThanThatIsOutOfMemoryAndLeavesTheOperandsReadable) {
 TEST(SessionReruns, AnOperatorThatWritesItsOperandIsNotRunTwice) {
   const at::Tensor x = units(1).fill_(2);
   at::Tensor out = units(2).fill_(1);
-  const auto op =
-      operator_named<at::Tensor&(const at::Tensor&, at::Tensor&)>("divide_room_out");
+  const auto op = operator_named<at::Tensor&(const at::Tensor&, at::Tensor&)>("divide_room_out");
   SessionOptions options = exactly_enough();
   options.budget_bytes += 2 * kUnit;
   Session session(options);

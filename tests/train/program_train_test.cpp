@@ -59,6 +59,23 @@ class TrainProgram : public ::testing::Test {
   const std::string small_ = "train resnet:stages=1-1,channels=8,image=16 --batch 4 --threads 2 ";
 };
 
+TEST_F(TrainProgram, ListsWhatLivesOutsideOfTheBudget) {
+  const Outcome tight = run(small_ + "--budget 60% --steps 3 --json -");
+  ASSERT_EQ(tight.code, 0) << tight.err;
+  const Json outside = tight.json()["outside"];
+  EXPECT_EQ(outside["host_tier_bytes"], tight.json()["host_bytes"]);
+  EXPECT_GT(outside["host_tier_bytes"], 0);
+  EXPECT_EQ(outside["file_tier_bytes"], 0);
+  EXPECT_GT(outside["rest_of_process_bytes"], 1 << 20) << "LibTorch's code alone is more";
+  // What training holds is in the arena; without one it is on the heap.
+  const Outcome counted = run(small_ + "--level allocator --steps 3 --json -");
+  ASSERT_EQ(counted.code, 0) << counted.err;
+  EXPECT_GE(counted.json()["outside"]["libtorch_heap_bytes"],
+            counted.json()["persistent_bytes"].get<std::int64_t>());
+  EXPECT_LT(outside["libtorch_heap_bytes"], counted.json()["outside"]["libtorch_heap_bytes"]);
+  EXPECT_THAT(run(small_ + "--budget 60% --steps 3").out, HasSubstr("outside of it: host tier"));
+}
+
 TEST_F(TrainProgram, TrainsInsideABudgetIdenticalToStock) {
   const Outcome outcome = run(small_ + "--budget 80% --steps 4 --against-stock --json -");
   ASSERT_EQ(outcome.code, 0) << outcome.err;

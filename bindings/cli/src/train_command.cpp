@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <optional>
 #include <utility>
 
 #include <ATen/Parallel.h>
 #include <spdlog/fmt/fmt.h>
 
+#include "plimsoll/allocator.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/train/checkpoint.h"
 
@@ -27,6 +31,25 @@ Json losses_json(const std::vector<float>& losses) {
   Json list = Json::array();
   for (const float loss : losses) list.push_back(std::isfinite(loss) ? Json(loss) : Json());
   return list;
+}
+
+std::int64_t resident_process_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::int64_t pages = 0;
+  file >> pages >> pages;  // the second number
+  return file ? pages * sysconf(_SC_PAGESIZE) : 0;
+}
+
+// What the budget does not bound. The last is what no allocator sees: code, stacks, the data set,
+// and what oneDNN, MKL and OpenMP keep for themselves.
+Json outside_json(const SessionReport& report, bool is_in_arena) {
+  const std::int64_t heap = allocator_statistics().live_bytes;
+  const std::int64_t arena = is_in_arena ? report.peak_bytes : 0;
+  const std::int64_t known = heap + arena + report.host_bytes;
+  return {{"host_tier_bytes", report.host_bytes},
+          {"file_tier_bytes", report.file_bytes},
+          {"libtorch_heap_bytes", heap},
+          {"rest_of_process_bytes", std::max<std::int64_t>(0, resident_process_bytes() - known)}};
 }
 
 class TrainCommand : public Command {
@@ -153,6 +176,7 @@ void TrainCommand::describe(const TrainPlan& plan, TrainRun& run, const Budget& 
   result["moved_lower_bound_bytes"] = record.moved_lower_bound_bytes;
   result["host_bytes"] = report.host_bytes;
   result["file_bytes"] = report.file_bytes;
+  result["outside"] = outside_json(report, plan.level == TrainLevel::kEager);
   result["recomputed_ops"] = 0;
   result["losses"] = losses_json(record.losses);
   result["accuracy"] = nullptr;
@@ -202,6 +226,13 @@ void TrainCommand::print_summary(const TrainRecord& record, const Json& result,
     memory += fmt::format(", moved {} in the last step", format_size(record.moved_bytes.back()));
   }
   console.print(memory);
+  const auto outside = [&](const char* key) {
+    return format_size(result["outside"][key].get<std::int64_t>());
+  };
+  console.print(
+      fmt::format("outside of it: host tier {}, files {}, LibTorch's heap {}, the process's own {}",
+                  outside("host_tier_bytes"), outside("file_tier_bytes"),
+                  outside("libtorch_heap_bytes"), outside("rest_of_process_bytes")));
   if (result["accuracy"].is_number())
     console.print(fmt::format("accuracy {:.4f}", result["accuracy"].get<double>()));
   if (!flags_.against_stock) return;
