@@ -169,8 +169,7 @@ void define_session(py::module_& module) {
       .def("__exit__", &exit_session)
       .def_property_readonly("is_open", &SessionCore::is_open)
       .def_property_readonly("is_in_step", &SessionCore::is_in_step)
-      .def("_step",
-           [](std::shared_ptr<SessionCore> core) { return StepContext(std::move(core)); })
+      .def("_step", [](std::shared_ptr<SessionCore> core) { return StepContext(std::move(core)); })
       .def("_pin", &SessionCore::pin)
       .def("_unpin", py::overload_cast<const at::Tensor&>(&SessionCore::unpin))
       .def("_pin_for_good",

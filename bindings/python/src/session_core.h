@@ -15,9 +15,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/flat_hash_map.h>
-#include <pybind11/pybind11.h>
 
 #include "plimsoll/session.h"
+
+#include <pybind11/pybind11.h>
 
 namespace plimsoll::python {
 

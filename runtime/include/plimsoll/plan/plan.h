@@ -93,11 +93,15 @@ class Recomputability {
 // Cost: O(steps x pieces of address space touched x log). Existing waits are replaced.
 void add_waits(const graph::Graph& graph, Plan& plan);
 
+struct PlacementOptions {
+  std::int64_t aim_bytes = 0;  // an arena that is good enough; 0: as small as the nodes allow
+  std::int64_t nodes = 12000;  // of the layout engine's search
+};
+
 // Sets every address so that live instances never overlap, and arena_bytes and peak_bytes: in order
-// of time, and where that ends above `aim_bytes`, by the layout engine's search, which ends once it
-// fits or has visited some thousand nodes. Deterministic. Cost: O(steps log steps), then
-// layout.h's.
-void place_instances(const graph::Graph& graph, Plan& plan, std::int64_t aim_bytes);
+// of time, and where that ends above the aim by the layout engine's search. Deterministic.
+// Cost: O(steps log steps), then that of layout.h.
+void place_instances(const graph::Graph& graph, Plan& plan, const PlacementOptions& options);
 
 // The plan as JSON: instances, steps, totals; stable keys.
 std::string plan_to_json(const graph::Graph& graph, const Plan& plan);

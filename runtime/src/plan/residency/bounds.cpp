@@ -90,9 +90,9 @@ PlanBounds compute_bounds(const std::vector<Problem>& problems, CostSource sourc
     if (problem.largest_op_bytes < best->largest_op_bytes) best = &problem;
   bounds.lower_bound_bytes = best->largest_op_bytes;
   if (best->largest_op.valid())
-    bounds.pinned_by = fmt::format("op {} '{}' touches {} bytes at once, with what cannot move",
-                                   best->largest_op.value(), graph.name(best->largest_op),
-                                   best->largest_op_bytes);
+    bounds.pinned_by =
+        fmt::format("op {} '{}' touches {} bytes at once, with what cannot move",
+                    best->largest_op.value(), graph.name(best->largest_op), best->largest_op_bytes);
   bounds.resident_bound_bytes = resident_bound(*best);
   return bounds;
 }

@@ -59,7 +59,9 @@ void hoist_prefetches(const Problem& problem, Draft& draft, std::int64_t budget_
 // The simulated time before addresses are known. Bytes that a kFree hands on are waited for by
 // whoever needs them: in a pool of `capacity_bytes` an op takes those that are ready, a fetch those
 // that have been ready longest. Cost: O(steps + touches).
-double estimate_ns(const Problem& problem, const Draft& draft, std::int64_t capacity_bytes);
+// Where `stalled_ns` is given, it becomes, by storage, how long the ops waited for its copies.
+double estimate_ns(const Problem& problem, const Draft& draft, std::int64_t capacity_bytes,
+                   std::vector<double>* stalled_ns = nullptr);
 
 // The same with all the room one could want: no layout of this draft is faster.
 double least_ns(const Problem& problem, const Draft& draft);

@@ -7,42 +7,48 @@
 
 namespace plimsoll::plan {
 
+using graph::StorageId;
+
 namespace {
+
+// A time, and the storage whose copy ends then; invalid: no copy.
+struct Ready {
+  double ns = 0;
+  StorageId copied;
+};
 
 // Free bytes and when they can be used again.
 class BytePool {
  public:
-  explicit BytePool(std::int64_t bytes) { give(bytes, 0, false); }
-  // `by_copy`: the last to use them was a copy engine.
-  void give(std::int64_t bytes, double ready_ns, bool by_copy) {
+  explicit BytePool(std::int64_t bytes) { give(bytes, {}); }
+  void give(std::int64_t bytes, Ready ready) {
     if (bytes <= 0) return;
-    std::deque<Part>& parts = by_copy ? of_copies_ : of_ops_;
-    if (!parts.empty()) ready_ns = std::max(ready_ns, parts.back().ready_ns);
-    if (!parts.empty() && parts.back().ready_ns == ready_ns) {
+    std::deque<Part>& parts = ready.copied.valid() ? of_copies_ : of_ops_;
+    if (!parts.empty() && parts.back().ready.ns >= ready.ns) {
       parts.back().bytes += bytes;
     } else {
-      parts.push_back({ready_ns, bytes});
+      parts.push_back({ready, bytes});
     }
   }
-  // The time from which `bytes` can be had: for an op, those that became ready last before
-  // `start_ns`; for a copy those that have been ready longest.
-  double take(std::int64_t bytes, double start_ns, bool is_op) {
-    while (is_op && bytes > 0 && !of_ops_.empty() && of_ops_.back().ready_ns <= start_ns)
+  // From when `bytes` can be had: for an op, those that became ready last before `start`; for a
+  // copy those that have been ready longest.
+  Ready take(std::int64_t bytes, Ready start, bool is_op) {
+    while (is_op && bytes > 0 && !of_ops_.empty() && of_ops_.back().ready.ns <= start.ns)
       if (take_part(bytes, of_ops_.back())) of_ops_.pop_back();
     while (bytes > 0 && (!of_ops_.empty() || !of_copies_.empty())) {
       const bool op_first =
           of_copies_.empty() ||
-          (!of_ops_.empty() && of_ops_.front().ready_ns <= of_copies_.front().ready_ns);
+          (!of_ops_.empty() && of_ops_.front().ready.ns <= of_copies_.front().ready.ns);
       std::deque<Part>& parts = op_first ? of_ops_ : of_copies_;
-      start_ns = std::max(start_ns, parts.front().ready_ns);
+      if (parts.front().ready.ns > start.ns) start = parts.front().ready;
       if (take_part(bytes, parts.front())) parts.pop_front();
     }
-    return start_ns;
+    return start;
   }
 
  private:
   struct Part {
-    double ready_ns = 0;
+    Ready ready;
     std::int64_t bytes = 0;
   };
   static bool take_part(std::int64_t& bytes, Part& part) {
@@ -58,9 +64,11 @@ class BytePool {
 template <bool kWithRoom>
 class Clockwork {
  public:
-  Clockwork(const Problem& problem, const Draft& draft, std::int64_t capacity_bytes)
+  Clockwork(const Problem& problem, const Draft& draft, std::int64_t capacity_bytes,
+            std::vector<double>* stalled_ns)
       : it_(problem),
         draft_(draft),
+        stalled_ns_(stalled_ns),
         pool_(kWithRoom ? capacity_bytes - initial_bytes() : 0),
         instances_(draft.instances.size()),
         on_host_(problem.bytes.size()) {
@@ -71,7 +79,9 @@ class Clockwork {
     for (const DraftStep& step : draft_.steps) {
       if (step.kind == StepKind::kFree) {
         const Times& it = instances_[step.instance.index()];
-        if (kWithRoom) pool_.give(bytes_of(step.instance), it.used, it.by_copy);
+        if (kWithRoom)
+          pool_.give(bytes_of(step.instance),
+                     {it.used, it.by_copy ? storage_of(step.instance) : StorageId()});
       } else if (step.op.valid()) {
         run_op(step);
       } else {
@@ -86,8 +96,9 @@ class Clockwork {
     double written = 0;
     double used = 0;
     bool is_known = false;
-    bool by_copy = false;
+    bool by_copy = false;  // the last use was a copy
   };
+  StorageId storage_of(InstanceId id) const { return draft_.instances[id.index()]; }
   std::int64_t bytes_of(InstanceId id) const {
     return it_.bytes[draft_.instances[id.index()].index()];
   }
@@ -98,16 +109,19 @@ class Clockwork {
   }
 
   void run_op(const DraftStep& step) {
-    double start = free_at_[0];
+    Ready start{free_at_[0], {}};
     std::int64_t room = 0;
     for (const InstanceId id : draft_.touched_of(step)) {
       if (!id.valid()) continue;
-      start = std::max(start, instances_[id.index()].written);
-      if (!instances_[id.index()].is_known) room += bytes_of(id);
+      const Times& it = instances_[id.index()];
+      if (it.written > start.ns) start = {it.written, storage_of(id)};
+      if (!it.is_known) room += bytes_of(id);
     }
     if (step.taken_over.valid()) room -= bytes_of(step.taken_over);
     if (kWithRoom && room > 0) start = pool_.take(room, start, true);
-    const double end = free_at_[0] = start + step.cost_ns;
+    if (stalled_ns_ != nullptr && start.copied.valid())
+      (*stalled_ns_)[start.copied.index()] += start.ns - free_at_[0];
+    const double end = free_at_[0] = start.ns + step.cost_ns;
     const auto touched = draft_.touched_of(step);
     for (std::size_t i = 0; i < touched.size(); ++i) {
       if (!touched[i].valid()) continue;
@@ -124,7 +138,7 @@ class Clockwork {
     double& host = on_host_[draft_.instances[step.instance.index()].index()];
     double start = std::max(free_at_[stream], step.kind == StepKind::kOffload ? it.written : host);
     if (kWithRoom && step.kind == StepKind::kPrefetch)
-      start = pool_.take(bytes_of(step.instance), start, false);
+      start = pool_.take(bytes_of(step.instance), {start, {}}, false).ns;
     const double end = free_at_[stream] = start + step.cost_ns;
     if (step.kind == StepKind::kPrefetch) {
       it = {end, end, true, true};
@@ -136,6 +150,7 @@ class Clockwork {
 
   const Problem& it_;
   const Draft& draft_;
+  std::vector<double>* stalled_ns_;
   BytePool pool_;
   double free_at_[kStreams] = {};
   std::vector<Times> instances_;
@@ -144,12 +159,15 @@ class Clockwork {
 
 }  // namespace
 
-double estimate_ns(const Problem& problem, const Draft& draft, std::int64_t capacity_bytes) {
-  return Clockwork<true>(problem, draft, std::max(capacity_bytes, draft.peak_bytes)).run();
+double estimate_ns(const Problem& problem, const Draft& draft, std::int64_t capacity_bytes,
+                   std::vector<double>* stalled_ns) {
+  if (stalled_ns != nullptr) stalled_ns->assign(problem.bytes.size(), 0);
+  const std::int64_t capacity = std::max(capacity_bytes, draft.peak_bytes);
+  return Clockwork<true>(problem, draft, capacity, stalled_ns).run();
 }
 
 double least_ns(const Problem& problem, const Draft& draft) {
-  return Clockwork<false>(problem, draft, 0).run();
+  return Clockwork<false>(problem, draft, 0, nullptr).run();
 }
 
 }  // namespace plimsoll::plan

@@ -182,13 +182,12 @@ std::int64_t top_of(const std::vector<Block>& blocks, const std::vector<std::siz
   return top;
 }
 
-// Blocks up to which the layout engine is asked, and how long it may work on them.
+// Blocks up to which the layout engine is asked.
 constexpr std::size_t kMaxEngine = 20000;
 constexpr std::int64_t kGreedyVisits = 100'000;
-constexpr std::int64_t kSearchNodes = 12'000;
 
 void place_by_engine(std::vector<Block>& blocks, const std::vector<std::size_t>& chosen,
-                     std::int64_t capacity_bytes) {
+                     std::int64_t nodes) {
   LayoutProblem problem;
   problem.buffers.reserve(chosen.size());
   for (const std::size_t i : chosen) {
@@ -197,11 +196,10 @@ void place_by_engine(std::vector<Block>& blocks, const std::vector<std::size_t>&
     buffer.size_bytes = blocks[i].bytes;
     problem.buffers.push_back(std::move(buffer));
   }
-  problem.arenas[0].capacity_bytes = capacity_bytes;
   LayoutOptions options;
   options.algorithm = LayoutAlgorithm::kSearch;
   options.greedy_limit = kGreedyVisits;
-  options.node_limit = kSearchNodes;
+  options.node_limit = nodes;
   const LayoutResult result = solve_layout(problem, options);
   if (result.offsets_bytes.size() != chosen.size()) return;
   for (std::size_t i = 0; i < chosen.size(); ++i)
@@ -209,7 +207,8 @@ void place_by_engine(std::vector<Block>& blocks, const std::vector<std::size_t>&
 }
 
 // Returns the top.
-std::int64_t place_blocks(std::vector<Block>& blocks, std::int64_t load, std::int64_t aim_bytes) {
+std::int64_t place_blocks(std::vector<Block>& blocks, std::int64_t load,
+                          const PlacementOptions& options) {
   std::int64_t limit = load / kSmallPart;
   Split split = split_by_size(blocks, limit);
   place_in_time_order(blocks, split.small);
@@ -220,10 +219,10 @@ std::int64_t place_blocks(std::vector<Block>& blocks, std::int64_t load, std::in
   const std::int64_t strip = top_of(blocks, split.small);
   place_in_time_order(blocks, split.large);
   std::int64_t top = top_of(blocks, split.large);
-  const std::int64_t aim = std::max(aim_bytes, load + load / kStripPart) - strip;
+  const std::int64_t aim = std::max(options.aim_bytes, load + load / kStripPart) - strip;
   if (top > aim && split.large.size() <= kMaxEngine) {
     std::vector<Block> other = blocks;
-    place_by_engine(other, split.large, aim);
+    place_by_engine(other, split.large, options.nodes);
     if (top_of(other, split.large) < top) blocks = std::move(other);
     top = top_of(blocks, split.large);
   }
@@ -233,10 +232,10 @@ std::int64_t place_blocks(std::vector<Block>& blocks, std::int64_t load, std::in
 
 }  // namespace
 
-void place_instances(const graph::Graph& graph, Plan& plan, std::int64_t aim_bytes) {
+void place_instances(const graph::Graph& graph, Plan& plan, const PlacementOptions& options) {
   Blocks made = BlockMaker(graph, plan).run();
   plan.peak_bytes = load_of(made.blocks, plan.steps.size());
-  plan.arena_bytes = place_blocks(made.blocks, plan.peak_bytes, aim_bytes);
+  plan.arena_bytes = place_blocks(made.blocks, plan.peak_bytes, options);
   for (std::size_t i = 0; i < plan.instances.size(); ++i) {
     const std::int32_t block = made.of_instance[i];
     plan.instances[i].address = block < 0 ? 0 : made.blocks[std::size_t(block)].address;

@@ -24,19 +24,31 @@ namespace {
 constexpr std::size_t kOpsOfRung = 40000;
 constexpr int kMostTries = 1200;
 constexpr int kLeastTries = 4;
+constexpr int kLeastTriesOfSmall = 16;
 constexpr std::size_t kLargeGraph = 4000;
 constexpr std::size_t kRungs = 64;
 constexpr std::size_t kRungsOfLarge = 14;
+// The lowest decide what is feasible at all: more work on their layout.
+constexpr std::size_t kTightRungs = 10;
+constexpr std::int64_t kNodes = 12000;
+constexpr std::int64_t kTightNodes = 60000;
 constexpr std::size_t kThoroughRungs = 14;
 constexpr std::size_t kBriefPart = 4;
 // Every so many rungs first decisions of every kind are tried.
 constexpr std::size_t kBroadEvery = 4;
+
+// Published policies whose plans are among those of `auto`; the linear program of Checkmate's takes
+// too long for that.
+constexpr Policy kRivals[] = {Policy::kBaselineChen, Policy::kBaselineDtr,
+                              Policy::kBaselineCapuchin, Policy::kBaselinePofo};
+constexpr int kRivalTries = 14;
 
 // A plan that was found, addresses and times made when they are asked for.
 struct Found {
   ReplayResult replay;
   std::size_t order = 0;
   std::int64_t level_bytes = 0;  // what the layout aims at
+  std::int64_t nodes = 0;        // and how long it may search
   double least_ns = 0;           // no layout is faster
   std::optional<Plan> plan;
   Timeline timeline;
@@ -73,7 +85,7 @@ class Planner::Impl {
     std::int64_t least = least_arena();
     make_ladder();
     while (next_rung_ < ladder_.size() && ladder_[next_rung_] < least) {
-      search_rung(ladder_[next_rung_++]);
+      search_rung();
       least = least_arena();
     }
     return minimum_bytes_ = least;
@@ -101,18 +113,22 @@ class Planner::Impl {
     return options_.policy != Policy::kNone && options_.policy != Policy::kLiveness;
   }
   bool is_large() const { return graph_.op_count() > kLargeGraph; }
-  int tries() const {
+  int tries(Policy policy) const {
+    if (std::find(std::begin(kRivals), std::end(kRivals), policy) != std::end(kRivals))
+      return kRivalTries;
     if (options_.evaluations > 0) return options_.evaluations;
     const std::size_t ops = std::max<std::size_t>(1, graph_.op_count());
     // The lowest rungs decide most, and what they find is where the others start.
     const std::size_t part = next_rung_ >= first_rung_ + kThoroughRungs ? kBriefPart : 1;
-    return std::clamp(static_cast<int>(kOpsOfRung / ops / part), kLeastTries, kMostTries);
+    const int least = is_large() ? kLeastTries : kLeastTriesOfSmall;
+    return std::clamp(static_cast<int>(kOpsOfRung / ops / part), least, kMostTries);
   }
 
   void add(std::size_t order, ReplayResult replay, std::int64_t level_bytes) {
     Found found;
     found.order = order;
     found.level_bytes = level_bytes;
+    found.nodes = next_rung_ < first_rung_ + kTightRungs ? kTightNodes : kNodes;
     found.least_ns = least_ns(problems_[order], replay.draft);
     found.replay = std::move(replay);
     found_.push_back(std::move(found));
@@ -121,7 +137,7 @@ class Planner::Impl {
   void place(Found& found) const {
     if (found.plan) return;
     found.plan = make_plan(found.replay.draft, device_.alignment_bytes);
-    place_instances(graph_, *found.plan, found.level_bytes);
+    place_instances(graph_, *found.plan, {found.level_bytes, found.nodes});
     add_waits(graph_, *found.plan);
     found.timeline = simulate_plan(*found.plan);
   }
@@ -216,17 +232,29 @@ class Planner::Impl {
 
   void climb(std::int64_t budget_bytes) {
     make_ladder();
-    while (next_rung_ < ladder_.size() && ladder_[next_rung_] <= budget_bytes)
-      search_rung(ladder_[next_rung_++]);
+    while (next_rung_ < ladder_.size() && ladder_[next_rung_] <= budget_bytes) search_rung();
   }
-  void search_rung(std::int64_t level_bytes) {
+  // The rivals first: what they find is among the plans to choose from, and where `auto` starts.
+  void search_rung() {
+    const bool is_broad = next_rung_ % kBroadEvery == 0;
+    const bool meets_rivals = options_.policy == Policy::kAuto && is_broad && !is_large();
     for (std::size_t i = 0; i < problems_.size(); ++i) {
-      Rung rung(problems_[i], drop_ns_[i], options_.policy, level_bytes, tries());
-      auto result = rung.search(warm_[i], next_rung_ % kBroadEvery == 0);
-      if (!result) continue;
-      warm_[i] = result->decisions;
-      add(i, std::move(result->replay), level_bytes);
+      std::vector<Decisions>& warm = warm_[i];
+      warm.resize(1 + std::size(kRivals));
+      for (std::size_t k = 0; meets_rivals && k < std::size(kRivals); ++k)
+        search(i, kRivals[k], false, {warm[k + 1]}, warm[k + 1]);
+      const std::vector<Decisions> own = {warm.front()};
+      search(i, options_.policy, is_broad, meets_rivals ? warm : own, warm.front());
     }
+    ++next_rung_;
+  }
+  void search(std::size_t order, Policy policy, bool is_broad, const std::vector<Decisions>& warm,
+              Decisions& best) {
+    Rung rung(problems_[order], drop_ns_[order], policy, ladder_[next_rung_], tries(policy));
+    auto result = rung.search(warm, is_broad);
+    if (!result) return;
+    best = std::move(result->decisions);
+    add(order, std::move(result->replay), ladder_[next_rung_]);
   }
 
   PlanReport report(const Found& found, std::int64_t budget_bytes) const {
@@ -256,7 +284,8 @@ class Planner::Impl {
   std::vector<Problem> problems_;  // by order
   std::vector<std::string> names_;
   std::vector<std::vector<double>> drop_ns_;
-  std::vector<Decisions> warm_;  // by order: the last rung's best
+  // By order: the last rung's best, our own and each rival's.
+  std::vector<std::vector<Decisions>> warm_;
   std::vector<Found> found_;
   std::vector<std::int64_t> ladder_;
   std::size_t first_rung_ = 0;  // at which anything fits

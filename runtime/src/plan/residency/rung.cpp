@@ -173,6 +173,28 @@ void Rung::try_flipped(const std::vector<std::size_t>& gaps, Choice choice) {
   if (changed) try_decisions(decisions, options);
 }
 
+// The copies that ops wait for longest: their storages stay or run again instead.
+void Rung::flip_stalled() {
+  if (!may_offload(policy_) || !it_.device->can_copy()) return;
+  std::vector<std::uint8_t> was_tried(it_.bytes.size());
+  std::vector<double> stalled_ns;
+  for (int limit = left_ / 2; left_ > limit;) {
+    estimate_ns(it_, best_->replay.draft, budget_bytes_, &stalled_ns);
+    std::size_t worst = stalled_ns.size();
+    for (std::size_t s = 0; s < stalled_ns.size(); ++s)
+      if (was_tried[s] == 0 && stalled_ns[s] > 0 &&
+          (worst == stalled_ns.size() || stalled_ns[s] > stalled_ns[worst]))
+        worst = s;
+    if (worst == stalled_ns.size()) return;
+    was_tried[worst] = 1;
+    std::vector<std::size_t> gaps;
+    for (std::int32_t g = it_.first_gap[worst]; g < it_.first_gap[worst + 1]; ++g)
+      if (best_->decisions[std::size_t(g)] == Choice::kOffload) gaps.push_back(std::size_t(g));
+    try_flipped(gaps, Choice::kDrop);
+    try_flipped(gaps, Choice::kKeep);
+  }
+}
+
 // All moved gaps whose storages the same kind of op wrote, at once.
 void Rung::flip_groups() {
   std::map<std::pair<std::string_view, Choice>, std::vector<std::size_t>> groups;
@@ -206,9 +228,10 @@ void Rung::flip_chunks() {
   }
 }
 
-std::optional<RungResult> Rung::search(const Decisions& warm, bool is_broad) {
+std::optional<RungResult> Rung::search(const std::vector<Decisions>& warm, bool is_broad) {
   const ReplayOptions plain = options_for(policy_, budget_bytes_, it_.order.size());
-  if (!warm.empty()) try_decisions(warm, plain);
+  for (const Decisions& decisions : warm)
+    if (!decisions.empty()) ++left_, try_decisions(decisions, plain);
   switch (policy_) {
     case Policy::kBaselineChen:
       try_chen();
@@ -237,9 +260,9 @@ std::optional<RungResult> Rung::search(const Decisions& warm, bool is_broad) {
   }
   if (is_broad || !best_) {
     const int all = left_;
-    left_ = std::max(1, all / 2);
+    left_ = std::max(1, 2 * all / 3);
     try_first_mixes();
-    left_ += all - std::max(1, all / 2);
+    left_ += all - std::max(1, 2 * all / 3);
     if (!is_spent()) try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), plain);
   }
   if (it_.gaps.size() <= kMaxLinear && !is_spent()) {
@@ -257,6 +280,7 @@ std::optional<RungResult> Rung::search(const Decisions& warm, bool is_broad) {
     const Decisions decisions = best_->decisions;
     try_decisions(decisions, other);
   }
+  flip_stalled();
   flip_groups();
   flip_chunks();
   return std::move(best_);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <unordered_set>
+#include <vector>
 
 #include "plimsoll/plan/residency.h"
 
@@ -30,9 +31,9 @@ class Rung {
   Rung(const Problem& problem, const std::vector<double>& drop_ns, Policy policy,
        std::int64_t budget_bytes, int evaluations);
 
-  // The fastest found, `warm` among what is tried (empty: none). `is_broad`: first decisions of
+  // The fastest found, `warm` among what is tried. `is_broad`: first decisions of
   // every kind are tried, not only what lies around `warm`. Nothing where no try fits.
-  std::optional<RungResult> search(const Decisions& warm, bool is_broad);
+  std::optional<RungResult> search(const std::vector<Decisions>& warm, bool is_broad);
   // Stops at the first that fits; tries what holds the least.
   std::optional<RungResult> find_any();
 
@@ -42,6 +43,7 @@ class Rung {
   void try_first_mixes();
   void try_chen();
   void try_superneurons();
+  void flip_stalled();
   void flip_groups();
   void flip_chunks();
   void try_flipped(const std::vector<std::size_t>& gaps, Choice choice);
