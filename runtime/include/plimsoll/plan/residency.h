@@ -34,14 +34,14 @@ enum class Policy : std::uint8_t {
   kSuperNeurons,       // offload what dense and joining ops write, recompute the rest
   kRecomputeOnly,      // as auto, no copies
   kOffloadOnly,        // as auto, nothing runs again
-  kOptimal,            // exact, copies not overlapped; small graphs only
+  kOptimal,            // exact over plans in stages (a mixed-integer program); small graphs only
   kBaselineChen,       // keep every k-th storage, the best k (Chen et al. 2016)
   kBaselineDtr,        // evict on demand by the h heuristic (Kirisame et al., ICLR 2021)
   kBaselineCapuchin,   // longest idle first to the host, the rest recomputed (Peng et al. 2020)
   kBaselinePofo,       // a prefix to the host, the rest recomputed (Beaumont et al. 2021)
   kBaselineCheckmate,  // recomputation by a rounded linear program (Jain et al. 2020)
 };
-// "auto", "none", "liveness", "superneurons", "recompute-only", "offload-only",
+// "auto", "none", "liveness", "superneurons", "recompute-only", "offload-only", "optimal",
 // "baseline-chen", "baseline-dtr", "baseline-capuchin", "baseline-pofo", "baseline-checkmate".
 std::string_view policy_name(Policy policy);
 // Errors: InvalidArgument listing the names.
@@ -72,6 +72,9 @@ struct PlanReport {
   std::int64_t prefetched_bytes = 0;
   std::int64_t recomputed_ops = 0;
   std::int64_t workspace_bytes = 0;  // the largest of any step
+  // kOptimal: no plan in stages is faster (0: not asked), and whether the search ended by itself.
+  double least_ns = 0;
+  bool is_proved = false;
 };
 
 struct PlanBounds {

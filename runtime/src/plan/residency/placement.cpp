@@ -185,10 +185,12 @@ std::int64_t top_of(const std::vector<Block>& blocks, const std::vector<std::siz
 // Blocks up to which the layout engine is asked.
 constexpr std::size_t kMaxEngine = 20000;
 constexpr std::int64_t kGreedyVisits = 100'000;
+constexpr std::int64_t kQuickPart = 4;
 
 void place_by_engine(std::vector<Block>& blocks, const std::vector<std::size_t>& chosen,
-                     std::int64_t nodes) {
+                     std::int64_t capacity_bytes, std::int64_t nodes) {
   LayoutProblem problem;
+  problem.arenas[0].capacity_bytes = capacity_bytes;
   problem.buffers.reserve(chosen.size());
   for (const std::size_t i : chosen) {
     LayoutBuffer buffer;
@@ -221,10 +223,15 @@ std::int64_t place_blocks(std::vector<Block>& blocks, std::int64_t load,
   std::int64_t top = top_of(blocks, split.large);
   const std::int64_t aim = std::max(options.aim_bytes, load + load / kStripPart) - strip;
   if (top > aim && split.large.size() <= kMaxEngine) {
-    std::vector<Block> other = blocks;
-    place_by_engine(other, split.large, options.nodes);
-    if (top_of(other, split.large) < top) blocks = std::move(other);
-    top = top_of(blocks, split.large);
+    // With a capacity the search looks for nothing above it: quick where it succeeds.
+    for (const auto& [capacity, nodes] :
+         {std::pair(aim, options.nodes / kQuickPart), std::pair(kUnlimitedBytes, options.nodes)}) {
+      std::vector<Block> other = blocks;
+      place_by_engine(other, split.large, capacity, nodes);
+      if (top_of(other, split.large) < top) blocks = std::move(other);
+      top = top_of(blocks, split.large);
+      if (top <= aim) break;
+    }
   }
   for (const std::size_t i : split.large) blocks[i].address += strip;
   return top + strip;

@@ -5,12 +5,15 @@
 #include <optional>
 #include <tuple>
 
+#include <spdlog/fmt/fmt.h>
+
 #include "plimsoll/base/error.h"
 #include "plimsoll/plan/residency.h"
 #include "plimsoll/plan/validate.h"
 
 #include "bounds.h"
 #include "choose.h"
+#include "optimal.h"
 #include "problem.h"
 #include "rung.h"
 
@@ -29,9 +32,9 @@ constexpr std::size_t kLargeGraph = 4000;
 constexpr std::size_t kRungs = 64;
 constexpr std::size_t kRungsOfLarge = 14;
 // The lowest decide what is feasible at all: more work on their layout.
-constexpr std::size_t kTightRungs = 10;
-constexpr std::int64_t kNodes = 12000;
-constexpr std::int64_t kTightNodes = 60000;
+constexpr std::size_t kTightRungs = 6;
+constexpr std::int64_t kNodes = 5000;
+constexpr std::int64_t kTightNodes = 50000;
 constexpr std::size_t kThoroughRungs = 14;
 constexpr std::size_t kBriefPart = 4;
 // Every so many rungs first decisions of every kind are tried.
@@ -42,6 +45,7 @@ constexpr std::size_t kBroadEvery = 4;
 constexpr Policy kRivals[] = {Policy::kBaselineChen, Policy::kBaselineDtr,
                               Policy::kBaselineCapuchin, Policy::kBaselinePofo};
 constexpr int kRivalTries = 14;
+constexpr int kExactRounds = 4;
 
 // A plan that was found, addresses and times made when they are asked for.
 struct Found {
@@ -72,6 +76,7 @@ class Planner::Impl {
       names_.emplace_back("early updates");
     }
     for (const Problem& problem : problems_) drop_ns_.push_back(drop_costs_ns(problem));
+    check_optimal();
     bounds_ = compute_bounds(problems_, costs.source);
     warm_.resize(problems_.size());
   }
@@ -101,7 +106,12 @@ class Planner::Impl {
       best = fastest(budget_bytes);
     }
     PLIMSOLL_CHECK(best != nullptr, "no plan at the smallest budget that works");
-    return report(*best, budget_bytes);
+    if (options_.policy != Policy::kOptimal) return report(*best, budget_bytes);
+    const Exact exact = solve_exactly(budget_bytes, best->timeline.total_ns);
+    PlanReport result = report(*fastest(budget_bytes), budget_bytes);
+    result.is_proved = exact.is_proved;
+    result.least_ns = exact.bound_ns;
+    return result;
   }
 
   double time_lower_bound(std::int64_t budget_bytes) const {
@@ -111,6 +121,48 @@ class Planner::Impl {
  private:
   bool moves() const {
     return options_.policy != Policy::kNone && options_.policy != Policy::kLiveness;
+  }
+  // The exact planner starts from what `auto` finds.
+  Policy searched_policy() const {
+    return options_.policy == Policy::kOptimal ? Policy::kAuto : options_.policy;
+  }
+  void check_optimal() const {
+    if (options_.policy != Policy::kOptimal) return;
+    if (graph_.op_count() > kMostOptimalOps)
+      throw InvalidArgument(fmt::format("--policy optimal: {} ops; at most {} are solved exactly",
+                                        graph_.op_count(), kMostOptimalOps));
+    if (options_.stream_optimizer_state)
+      throw InvalidArgument("--policy optimal: plans no streamed optimizer state");
+  }
+  struct Exact {
+    bool is_proved = true;
+    double bound_ns = std::numeric_limits<double>::infinity();
+  };
+  // Adds what is faster than the plan known; where holes between blocks push its arena over the
+  // budget, solves again with that much less.
+  Exact solve_exactly(std::int64_t budget_bytes, double known_ns) {
+    Exact exact;
+    for (std::size_t i = 0; i < problems_.size(); ++i) {
+      OptimalOptions options;
+      options.budget_bytes = budget_bytes;
+      options.most_ns = known_ns;
+      for (int round = 0; round < kExactRounds; ++round) {
+        OptimalResult result = solve_optimally(problems_[i], options);
+        if (round == 0) exact.bound_ns = std::min(exact.bound_ns, result.bound_ns);
+        if (round == 0) exact.is_proved = exact.is_proved && result.is_proved;
+        if (!result.has_draft || result.draft.peak_bytes > budget_bytes) break;
+        ReplayResult replay;
+        replay.feasible = true;
+        count_moves(problems_[i], result.draft, replay);
+        replay.draft = std::move(result.draft);
+        add(i, std::move(replay), budget_bytes);
+        place(found_.back());
+        const std::int64_t over = found_.back().plan->arena_bytes - budget_bytes;
+        if (over <= 0) break;
+        options.budget_bytes -= over;
+      }
+    }
+    return exact;
   }
   bool is_large() const { return graph_.op_count() > kLargeGraph; }
   int tries(Policy policy) const {
@@ -218,7 +270,7 @@ class Planner::Impl {
       const std::size_t middle = (low + high) / 2;
       bool fits = false;
       for (std::size_t i = 0; i < problems_.size() && !fits; ++i)
-        fits = Rung(problems_[i], drop_ns_[i], options_.policy, ladder_[middle], 2)
+        fits = Rung(problems_[i], drop_ns_[i], searched_policy(), ladder_[middle], 2)
                    .find_any()
                    .has_value();
       if (fits) {
@@ -236,15 +288,16 @@ class Planner::Impl {
   }
   // The rivals first: what they find is among the plans to choose from, and where `auto` starts.
   void search_rung() {
+    const Policy policy = searched_policy();
     const bool is_broad = next_rung_ % kBroadEvery == 0;
-    const bool meets_rivals = options_.policy == Policy::kAuto && is_broad && !is_large();
+    const bool meets_rivals = policy == Policy::kAuto && is_broad && !is_large();
     for (std::size_t i = 0; i < problems_.size(); ++i) {
       std::vector<Decisions>& warm = warm_[i];
       warm.resize(1 + std::size(kRivals));
       for (std::size_t k = 0; meets_rivals && k < std::size(kRivals); ++k)
         search(i, kRivals[k], false, {warm[k + 1]}, warm[k + 1]);
       const std::vector<Decisions> own = {warm.front()};
-      search(i, options_.policy, is_broad, meets_rivals ? warm : own, warm.front());
+      search(i, policy, is_broad, meets_rivals ? warm : own, warm.front());
     }
     ++next_rung_;
   }

@@ -18,6 +18,7 @@ constexpr std::pair<Policy, std::string_view> kPolicyNames[] = {
     {Policy::kSuperNeurons, "superneurons"},
     {Policy::kRecomputeOnly, "recompute-only"},
     {Policy::kOffloadOnly, "offload-only"},
+    {Policy::kOptimal, "optimal"},
     {Policy::kBaselineChen, "baseline-chen"},
     {Policy::kBaselineDtr, "baseline-dtr"},
     {Policy::kBaselineCapuchin, "baseline-capuchin"},
@@ -56,6 +57,7 @@ bool may_offload(Policy policy) {
     case Policy::kAuto:
     case Policy::kSuperNeurons:
     case Policy::kOffloadOnly:
+    case Policy::kOptimal:
     case Policy::kBaselineCapuchin:
     case Policy::kBaselinePofo:
       return true;

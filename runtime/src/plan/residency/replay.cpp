@@ -542,17 +542,9 @@ class Replayer {
     PLIMSOLL_CHECK(result_.draft.peak_bytes <= std::max(options_.budget_bytes, start_bytes_),
                    "a replayed plan holds more than its budget");
     drop_useless_copies(it_, result_.draft);
-    count_copies();
+    count_moves(it_, result_.draft, result_);
     if (it_.device->can_copy()) hoist_prefetches(it_, result_.draft, options_.budget_bytes);
     result_.estimated_ns = estimate_ns(it_, result_.draft, options_.budget_bytes);
-  }
-
-  void count_copies() {
-    for (const DraftStep& step : steps()) {
-      if (step.kind != StepKind::kOffload && step.kind != StepKind::kPrefetch) continue;
-      (step.kind == StepKind::kOffload ? result_.offloaded_bytes : result_.prefetched_bytes) +=
-          graph_.size_bytes(result_.draft.instances[step.instance.index()]);
-    }
   }
 
   struct Victim {
@@ -586,6 +578,16 @@ class Replayer {
 };
 
 }  // namespace
+
+void count_moves(const Problem& problem, const Draft& draft, ReplayResult& result) {
+  result.recomputed_ops = result.offloaded_bytes = result.prefetched_bytes = 0;
+  for (const DraftStep& step : draft.steps) {
+    if (step.kind == StepKind::kRecompute) ++result.recomputed_ops;
+    if (step.kind != StepKind::kOffload && step.kind != StepKind::kPrefetch) continue;
+    (step.kind == StepKind::kOffload ? result.offloaded_bytes : result.prefetched_bytes) +=
+        problem.graph->size_bytes(draft.instances[step.instance.index()]);
+  }
+}
 
 ReplayResult replay(const Problem& problem, const Decisions& decisions,
                     const ReplayOptions& options) {

@@ -49,4 +49,7 @@ struct ReplayResult {
 ReplayResult replay(const Problem& problem, const Decisions& decisions,
                     const ReplayOptions& options);
 
+// Adds up what a draft moves and runs again.
+void count_moves(const Problem& problem, const Draft& draft, ReplayResult& result);
+
 }  // namespace plimsoll::plan
