@@ -12,8 +12,9 @@ int main(int count, char** arguments) {
   const auto steps = static_cast<std::uint32_t>(count > 1 ? std::atoi(arguments[1]) : 1000);
   const auto gap = plimsoll::plan::testing::measure_gap(0, steps);
   const nlohmann::ordered_json result = {
-      {"steps", steps},          {"cases", gap.cases},           {"proved", gap.proved},
-      {"auto_least", gap.equal}, {"mean_ratio", gap.mean},       {"worst_ratio", gap.worst},
+      {"steps", steps},           {"cases", gap.cases},
+      {"proved", gap.proved},     {"auto_least", gap.equal},
+      {"mean_ratio", gap.mean},   {"worst_ratio", gap.worst},
       {"worst_at", gap.worst_at}, {"over_bound_ratio", gap.bound_mean}};
   std::cout << result.dump() << "\n";
   return 0;

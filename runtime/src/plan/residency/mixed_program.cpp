@@ -46,12 +46,11 @@ MixedProgram::Outcome MixedProgram::solve(std::int64_t nodes) {
   Highs_setIntOptionValue(highs.get(), "mip_max_nodes", static_cast<HighsInt>(nodes));
   Highs_setDoubleOptionValue(highs.get(), "mip_rel_gap", 1e-6);
   const std::vector<double> row_most(row_least_.size(), Highs_getInfinity(highs.get()));
-  Highs_passMip(highs.get(), static_cast<HighsInt>(cost_.size()),
-                static_cast<HighsInt>(row_least_.size()),
-                static_cast<HighsInt>(row_columns_.size()), kHighsMatrixFormatRowwise,
-                kHighsObjSenseMinimize, 0, cost_.data(), lower_.data(), upper_.data(),
-                row_least_.data(), row_most.data(), row_start_.data(), row_columns_.data(),
-                row_factors_.data(), integrality_.data());
+  Highs_passMip(
+      highs.get(), static_cast<HighsInt>(cost_.size()), static_cast<HighsInt>(row_least_.size()),
+      static_cast<HighsInt>(row_columns_.size()), kHighsMatrixFormatRowwise, kHighsObjSenseMinimize,
+      0, cost_.data(), lower_.data(), upper_.data(), row_least_.data(), row_most.data(),
+      row_start_.data(), row_columns_.data(), row_factors_.data(), integrality_.data());
   Highs_run(highs.get());
   Highs_getDoubleInfoValue(highs.get(), "mip_dual_bound", &bound_);
   HighsInt has_primal = 0;

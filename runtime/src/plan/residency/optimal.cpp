@@ -55,7 +55,9 @@ class DraftWriter {
   // Storages of no bytes stay to the end.
   void free_absent(std::size_t t, std::size_t i) {
     for (std::size_t s = 0; s < held_.size(); ++s)
-      if (it_.bytes[s] > 0 && model_.is_movable(s) && held_[s].valid() && !model_.is_present(t, i, s)) end(s);
+      if (it_.bytes[s] > 0 && model_.is_movable(s) && held_[s].valid() &&
+          !model_.is_present(t, i, s))
+        end(s);
   }
   void fetch(std::size_t t) {
     for (std::size_t s = 0; s < held_.size(); ++s) {

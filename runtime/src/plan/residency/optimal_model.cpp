@@ -57,8 +57,7 @@ bool OptimalModel::can_be_held(std::size_t s, std::size_t t) const {
   return is_movable(s) && first_write(s) <= t;
 }
 double OptimalModel::copy_time(std::size_t s, Stream stream) const {
-  return in_time(
-      it_.device->copy_ns(it_.graph->size_bytes(StorageId(s)), stream, Tier::kHost));
+  return in_time(it_.device->copy_ns(it_.graph->size_bytes(StorageId(s)), stream, Tier::kHost));
 }
 
 void OptimalModel::add_columns() {
