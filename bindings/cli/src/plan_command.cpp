@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan_command.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "plimsoll/base/size.h"
 #include "plimsoll/graph/json.h"
 #include "plimsoll/graph/text.h"
+#include "plimsoll/plan/bit_masks.h"
 #include "plimsoll/plan/residency.h"
 #include "plimsoll/plan/step_graph.h"
 
@@ -59,6 +63,7 @@ class PlanCommand final : public Command {
         ->type_name("SIZE");
     app.add_flag("--stream-optimizer-state", stream_,
                  "Optimizer state lives on the host, fetched for each update");
+    app.add_flag("--byte-masks", byte_masks_, "Never keep two-valued masks as bits");
     app.add_flag("--measured", measured_, "The file's costs were measured on this device");
     app.add_option("--out", out_, "Write the plan as JSON")->type_name("PLAN.json");
     app.add_option("--timeline", timeline_, "Write the timeline for Chrome's trace viewer")
@@ -77,22 +82,59 @@ class PlanCommand final : public Command {
     if (!workspace_cap_.empty())
       options.workspace_cap_bytes = parse_size(workspace_cap_, "--workspace-cap");
     const auto begin = std::chrono::steady_clock::now();
-    plan::Planner planner(graph, device, options);
-    const std::int64_t budget = resolve_budget(planner, device);
-    const plan::PlanReport report = planner.plan(budget);
+    const bool packs = !byte_masks_ && options.policy == plan::Policy::kAuto;
+    const plan::BitMasks masks = packs ? plan::pack_bit_masks(graph) : plan::BitMasks();
+    std::vector<Candidate> candidates;
+    candidates.push_back({&graph, plan::Planner(graph, device, options), {}});
+    if (!masks.packed.empty())
+      candidates.push_back({&masks.graph, plan::Planner(masks.graph, device, options), {}});
+    const Candidate& best = choose(candidates, resolve_budget(candidates, device));
     result["planning_seconds"] =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    describe(planner, report, device, result);
-    print(console, planner.bounds(), report, result);
-    if (!out_.empty()) write_file(out_, plan::plan_to_json(graph, report.plan) + "\n", "--out");
+    result["packed_masks"] = best.graph == &graph ? 0 : masks.packed.size();
+    describe(candidates, *best.report, device, result);
+    print(console, candidates.front().planner.bounds(), *best.report, result);
+    if (!out_.empty())
+      write_file(out_, plan::plan_to_json(*best.graph, best.report->plan) + "\n", "--out");
     if (!timeline_.empty())
-      write_file(timeline_,
-                 plan::timeline_to_chrome_trace(graph, report.plan, report.timeline) + "\n",
-                 "--timeline");
+      write_file(
+          timeline_,
+          plan::timeline_to_chrome_trace(*best.graph, best.report->plan, best.report->timeline) +
+              "\n",
+          "--timeline");
     return kDone;
   }
 
  private:
+  // The graph as it is, and with its masks kept as bits.
+  struct Candidate {
+    const graph::Graph* graph;
+    plan::Planner planner;
+    std::optional<plan::PlanReport> report;
+  };
+
+  // The fastest; of equals the first.
+  const Candidate& choose(std::vector<Candidate>& candidates, std::int64_t budget) const {
+    const Candidate* best = nullptr;
+    for (Candidate& it : candidates) {
+      try {
+        it.report = it.planner.plan(budget);
+      } catch (const InfeasibleBudget&) {
+        continue;
+      }
+      if (best == nullptr || it.report->predicted_ns < best->report->predicted_ns) best = &it;
+    }
+    if (best == nullptr)
+      throw InfeasibleBudget(budget, minimum(candidates),
+                             candidates.front().planner.bounds().pinned_by);
+    return *best;
+  }
+  static std::int64_t minimum(std::vector<Candidate>& candidates) {
+    std::int64_t least = candidates.front().planner.minimum_budget_bytes();
+    for (Candidate& it : candidates) least = std::min(least, it.planner.minimum_budget_bytes());
+    return least;
+  }
+
   graph::Graph load() const {
     const std::filesystem::path path(model_);
     if (path.extension() == ".json") return graph::read_json_file(path);
@@ -109,16 +151,24 @@ class PlanCommand final : public Command {
     return plan::make_step_graph(plan::make_layer_net(model_, batch_, image), options);
   }
 
-  std::int64_t resolve_budget(plan::Planner& planner, const plan::DeviceModel& device) const {
+  std::int64_t resolve_budget(std::vector<Candidate>& candidates,
+                              const plan::DeviceModel& device) const {
     const SizeSpec spec = parse_size_spec(budget_, "--budget");
-    if (spec.kind == SizeSpec::Kind::kMinimum) return planner.minimum_budget_bytes();
+    if (spec.kind == SizeSpec::Kind::kMinimum) return minimum(candidates);
     if (spec.kind == SizeSpec::Kind::kNone) return device.memory_bytes;
-    return spec.resolve(planner.bounds().stock_peak_bytes, planner.bounds().persistent_bytes);
+    const plan::PlanBounds& bounds = candidates.front().planner.bounds();
+    return spec.resolve(bounds.stock_peak_bytes, bounds.persistent_bytes);
   }
 
-  void describe(plan::Planner& planner, const plan::PlanReport& report,
+  void describe(std::vector<Candidate>& candidates, const plan::PlanReport& report,
                 const plan::DeviceModel& device, Json& result) const {
-    const plan::PlanBounds& bounds = planner.bounds();
+    const plan::PlanBounds& bounds = candidates.front().planner.bounds();
+    std::int64_t lower_bound = bounds.lower_bound_bytes;
+    double time_bound = std::numeric_limits<double>::infinity();
+    for (Candidate& it : candidates) {
+      lower_bound = std::min(lower_bound, it.planner.bounds().lower_bound_bytes);
+      time_bound = std::min(time_bound, it.planner.time_lower_bound_ns(report.budget_bytes));
+    }
     result["model"] = model_;
     result["policy"] = policy_;
     result["device"] = device.name;
@@ -131,18 +181,21 @@ class PlanCommand final : public Command {
     result["file_peak_bytes"] = report.file_peak_bytes;
     result["stock_peak_bytes"] = bounds.stock_peak_bytes;
     result["persistent_bytes"] = bounds.persistent_bytes;
-    result["lower_bound_bytes"] = bounds.lower_bound_bytes;
+    result["lower_bound_bytes"] = lower_bound;
     result["resident_bound_bytes"] = bounds.resident_bound_bytes;
-    result["minimum_budget_bytes"] = planner.minimum_budget_bytes();
+    result["minimum_budget_bytes"] = minimum(candidates);
     result["pinned_by"] = bounds.pinned_by;
     result["predicted_seconds"] = report.predicted_ns / kNsPerSecond;
     result["stock_predicted_seconds"] = bounds.stock_predicted_ns / kNsPerSecond;
-    result["time_lower_bound_seconds"] =
-        planner.time_lower_bound_ns(report.budget_bytes) / kNsPerSecond;
+    result["time_lower_bound_seconds"] = time_bound / kNsPerSecond;
     result["offloaded_bytes"] = report.offloaded_bytes;
     result["prefetched_bytes"] = report.prefetched_bytes;
     result["recomputed_ops"] = report.recomputed_ops;
     result["workspace_bytes"] = report.workspace_bytes;
+    if (report.least_ns > 0) {
+      result["optimal_bound_seconds"] = report.least_ns / kNsPerSecond;
+      result["proved"] = report.is_proved;
+    }
     result["steps"] = report.plan.steps.size();
   }
 
@@ -159,7 +212,7 @@ class PlanCommand final : public Command {
     row("peak of the plan", report.peak_bytes);
     row("arena, after layout", report.arena_bytes);
     row("minimum budget", result["minimum_budget_bytes"].get<std::int64_t>());
-    row("lower bound", bounds.lower_bound_bytes);
+    row("lower bound", result["lower_bound_bytes"].get<std::int64_t>());
     row("to the host and the disk", report.offloaded_bytes);
     console.print(fmt::format("  {:<32} {:>16}", "operators run again", report.recomputed_ops));
     console.print(fmt::format("  {:<32} {:>16.6f} s, {:.3f} x stock, at least {:.3f} x",
@@ -183,6 +236,7 @@ class PlanCommand final : public Command {
   bool workspaces_ = false;
   bool stream_ = false;
   bool measured_ = false;
+  bool byte_masks_ = false;
 };
 
 }  // namespace

@@ -108,7 +108,10 @@ class StockStep {
         output_[at] = builder_.add_tensor(bytes);
         spec.results = {output_[at]};
         if (const std::int64_t more = extra_bytes(layer); more > 0) {
-          extra_[at] = builder_.add_tensor(more);
+          extra_[at] = builder_.add_value({.storage = builder_.add_storage({.size_bytes = more}),
+                                           .data_type = it.kind == LayerKind::kDropout
+                                                            ? graph::DataType::kBool
+                                                            : graph::DataType::kUnknown});
           spec.results.push_back(extra_[at]);
         }
         if (it.kind == LayerKind::kDropout) spec.flags |= graph::kRandom;
