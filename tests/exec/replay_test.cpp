@@ -282,6 +282,56 @@ TEST(Replay, ALaneIsLeftToTheNextThreadOfItsRole) {
   EXPECT_EQ(seen.size(), 1U);
 }
 
+// Freed by its destructor, which runs after the thread has given its lanes back.
+struct LastWords {
+  PlannedResource* resource = nullptr;
+  void* block = nullptr;
+  void* later = nullptr;
+  ~LastWords() {
+    if (resource == nullptr) return;
+    resource->deallocate(block, kTraining[0].bytes, device::Queue::kCompute);
+    resource->step_mark();
+    later = resource->allocate_for(kTraining[0].bytes, kTraining[0].key, device::Queue::kCompute);
+    EXPECT_FALSE(resource->engine().owns(later));
+    resource->deallocate(later, kTraining[0].bytes, device::Queue::kCompute);
+  }
+};
+thread_local LastWords t_last_words;
+
+TEST(Replay, AThreadMayAllocateAndFreeWhileItEnds) {
+  Bench bench;
+  bench.steps_until_planned(kTraining);
+  for (int i = 0; i < 3; ++i) {
+    std::thread([&] {
+      t_last_words.resource = &bench.resource;
+      bench.resource.step_mark();
+      t_last_words.block = bench.resource.allocate_for(kTraining[0].bytes, kTraining[0].key,
+                                                       device::Queue::kCompute);
+      EXPECT_TRUE(bench.resource.engine().owns(t_last_words.block));
+    }).join();
+  }
+}
+
+TEST(Replay, TwoEnginesOfOneThreadKeepApart) {
+  Bench one;
+  Bench other;
+  one.steps_until_planned(kTraining);
+  other.steps_until_planned(kEvaluation);
+  const std::int64_t missed = one.statistics().missed + other.statistics().missed;
+  for (int i = 0; i < 20; ++i) {
+    one.runner.run(kTraining);
+    other.runner.run(kEvaluation);
+  }
+  EXPECT_EQ(one.statistics().missed + other.statistics().missed, missed);
+  EXPECT_EQ(one.runner.problem() + other.runner.problem(), "");
+}
+
+TEST(Replay, AStepIsCountedOnceHoweverManyQueuesThereAre) {
+  Bench bench;
+  for (int i = 0; i < 10; ++i) bench.runner.run(kTraining);
+  EXPECT_EQ(bench.statistics().steps, 11);  // and the mark before the first
+}
+
 TEST(Replay, BadOptionsAreRefused) {
   TestMemory memory;
   EXPECT_THROW(ReplayEngine(memory, {.detach_after = 0}), InvalidArgument);

@@ -174,11 +174,8 @@ void AllocationPlan::find_predecessors() {
 void AllocationPlan::build_replay_slots() {
   const auto n = static_cast<std::uint32_t>(slots_.size());
   const std::uint32_t always_dead = n;
-  const std::uint32_t always_busy = n + 1;
   // The slot that follows the last one, and those that escape, accept nothing.
-  const detail::ReplaySlot nothing{
-      0, std::numeric_limits<std::int64_t>::max(), 0, 0, {n, n, n}, always_busy};
-  replay_slots_.assign(slots_.size() + 1, nothing);
+  replay_slots_.assign(slots_.size() + 1, detail::kNoSlot);
   for (std::uint32_t i = 0; i < n; ++i) {
     const PlannedSlot& slot = slots_[i];
     if (slot.escapes) continue;
@@ -191,7 +188,10 @@ void AllocationPlan::build_replay_slots() {
     const auto below = predecessors(i);
     for (std::size_t p = 0; p < 3; ++p)
       replay.predecessors[p] = p < below.size() ? below[p] : always_dead;
-    if (below.size() > 3) replay.predecessors[0] = always_busy;
+    if (below.size() > 3) {
+      replay.more = below.data() + 3;
+      replay.more_count = static_cast<std::uint32_t>(below.size() - 3);
+    }
   }
 }
 

@@ -2,7 +2,6 @@
 #include "exec/lane.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -12,20 +11,23 @@
 namespace plimsoll::exec::detail {
 namespace {
 
-// Stands in for the next slot where there is none: it accepts nothing, so every request takes the
-// slow path, and the hit path needs no check of the lane's state.
-constexpr ReplaySlot kNoSlot{0, std::numeric_limits<std::int64_t>::max(), 0, 0, {0, 0, 0}, 0};
+// Only the lane's owner adds, so that no locked instruction is needed.
+void add(std::atomic<std::int64_t>& total, std::int64_t count) {
+  total.store(total.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
+}
 
 }  // namespace
 
 Lane::Lane(Shelf& shelf, const LaneKind& kind)
-    : next_(&kNoSlot), cells_(nullptr), shelf_(shelf), kind_(kind), recorder_(shelf, kind) {}
+    : shelf_(shelf), kind_(kind), recorder_(shelf, kind) {
+  front_.lane = this;
+}
 
 Lane::~Lane() = default;
 
 void Lane::read_cursor() {
-  if (next_ == &kNoSlot) return;
-  const auto cursor = static_cast<std::uint32_t>(next_ - active_->plan().replay_slots());
+  if (front_.next == &kNoSlot) return;
+  const auto cursor = static_cast<std::uint32_t>(front_.next - active_->plan().replay_slots());
   // Every slot that the hit path went over was handed out.
   counts_.planned += cursor - cursor_;
   cursor_ = cursor;
@@ -33,10 +35,10 @@ void Lane::read_cursor() {
 
 void Lane::publish_cursor() {
   const bool is_fast = active_ != nullptr && !counts_.is_detached && !recorder_.is_recording();
-  next_ = is_fast ? active_->plan().replay_slots() + cursor_ : &kNoSlot;
+  front_.next = is_fast ? active_->plan().replay_slots() + cursor_ : &kNoSlot;
 }
 
-void* Lane::allocate_slowly(std::int64_t bytes, AllocationKey key) {
+void* Lane::allocate(std::int64_t bytes, AllocationKey key) {
   if (bytes <= 0) return nullptr;
   read_cursor();
   void* place = serve(bytes, key);
@@ -97,7 +99,7 @@ void Lane::miss() {
   ++counts_.missed;
   if (++miss_run_ < shelf_.options().detach_after) return;
   counts_.is_detached = true;
-  shelf_.totals().detached.fetch_add(1, std::memory_order_relaxed);
+  add(totals_.detached, 1);
 }
 
 void* Lane::take(std::uint32_t slot, std::int64_t bytes, AllocationKey key) {
@@ -172,11 +174,12 @@ void Lane::activate(PlanInstance* instance, std::uint32_t cursor) {
   instance->note_tried_in(step_);
   active_ = instance;
   cursor_ = cursor;
-  cells_ = instance->cells();
+  front_.cells = instance->cells();
   skipped_in_.assign(instance->plan().size(), 0);
 }
 
 void Lane::step_mark() {
+  if (end_usual_step()) return;
   read_cursor();
   refused_run_ = counts_.refused != 0 ? refused_run_ + 1 : 0;
   end_step();
@@ -186,21 +189,57 @@ void Lane::step_mark() {
   publish_cursor();
 }
 
+// The two cases that need no thought: nothing happens on this queue; or every request was a hit, as
+// in the step before, and nothing waits to be tidied up.
+bool Lane::end_usual_step() {
+  if (recorder_.is_recording() || !leftovers_.empty() || !old_arenas_.empty() ||
+      shelf_version_ != shelf_.version())
+    return false;
+  if (active_ == nullptr) {
+    if (counts_.missed != 0 || last_finished_ != nullptr || !recorder_.has_begun()) return false;
+  } else {
+    const ReplaySlot* first = active_->plan().replay_slots();
+    if (front_.next != first + active_->plan().size() || cursor_ != 0 ||
+        last_finished_ != active_ || active_->follower() != active_)
+      return false;
+    add(totals_.planned, front_.next - first);
+    active_->note_tried_in(++step_);
+    refused_run_ = 0;
+    front_.next = first;
+  }
+  recorder_.pass_step();
+  count_step();
+  return true;
+}
+
+void Lane::count_step() {
+  if (kind_.queue == device::Queue::kCompute) add(totals_.steps, 1);
+}
+
+void Lane::add_totals(ReplayStatistics& sum) const {
+  const auto get = [](const std::atomic<std::int64_t>& total) {
+    return total.load(std::memory_order_relaxed);
+  };
+  sum.steps += get(totals_.steps);
+  sum.planned += get(totals_.planned);
+  sum.escaped += get(totals_.escaped);
+  sum.missed += get(totals_.missed);
+  sum.refused += get(totals_.refused);
+  sum.skipped += get(totals_.skipped);
+  sum.detached += get(totals_.detached);
+}
+
 void Lane::end_step() {
   const bool had_plan = active_ != nullptr;
   const bool is_finished = had_plan && cursor_ == active_->plan().size();
   const bool is_empty = cursor_ == 0 && counts_.is_clean();
   const bool is_on_plan = counts_.is_clean() && (is_finished || is_empty);
-  Totals& totals = shelf_.totals();
-  const auto add = [](std::atomic<std::int64_t>& total, std::int64_t count) {
-    if (count != 0) total.fetch_add(count, std::memory_order_relaxed);
-  };
-  add(totals.steps, 1);
-  add(totals.planned, counts_.planned);
-  add(totals.escaped, counts_.escaped);
-  add(totals.missed, counts_.missed);
-  add(totals.refused, counts_.refused);
-  add(totals.skipped, counts_.skipped);
+  count_step();
+  add(totals_.planned, counts_.planned);
+  add(totals_.escaped, counts_.escaped);
+  add(totals_.missed, counts_.missed);
+  add(totals_.refused, counts_.refused);
+  add(totals_.skipped, counts_.skipped);
   // A step without any request (marks of other queues) leaves the cursor where it was: at the
   // start.
   if (had_plan && !is_finished && !is_empty)
@@ -248,11 +287,16 @@ void Lane::leave_arena() {
   for (auto& instance : instances_) leftovers_.push_back(std::move(instance));
   instances_.clear();
   if (shared_arena_) old_arenas_.push_back(std::move(shared_arena_));
-  shared_arena_ = nullptr;
-  arena_ = nullptr;
-  base_ = nullptr;
-  arena_bytes_ = 0;
+  use_arena(nullptr);
   sweep();
+}
+
+void Lane::use_arena(std::shared_ptr<Arena> arena) {
+  shared_arena_ = std::move(arena);
+  front_.base = shared_arena_ ? shared_arena_->base() : nullptr;
+  front_.arena_bytes = shared_arena_ ? static_cast<std::uint64_t>(shared_arena_->bytes()) : 0;
+  front_.owners = shared_arena_ ? shared_arena_->owners() : nullptr;
+  front_.shift = shared_arena_ ? shared_arena_->shift() : 0;
 }
 
 // A block that was planned to die and lives on (the program kept it, once) blocks its place in
@@ -297,18 +341,15 @@ void Lane::follow_shelf() {
 bool Lane::make_room(const std::vector<SharedPlan>& plans) {
   std::int64_t bytes = 0;
   for (const SharedPlan& plan : plans) bytes = std::max(bytes, plan->arena_bytes());
-  if (bytes <= static_cast<std::int64_t>(arena_bytes_)) return true;
+  if (bytes <= static_cast<std::int64_t>(front_.arena_bytes)) return true;
   leave_arena();
   try {
-    shared_arena_ = shelf_.make_arena(bytes, kind_.queue);
+    use_arena(shelf_.make_arena(bytes, kind_.queue));
   } catch (const std::exception& error) {
     spdlog::warn("planned allocation pauses, its arena of {} bytes does not fit: {}", bytes,
                  error.what());
     return false;
   }
-  arena_ = shared_arena_.get();
-  base_ = arena_->base();
-  arena_bytes_ = static_cast<std::uint64_t>(bytes);
   return true;
 }
 

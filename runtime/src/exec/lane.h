@@ -4,6 +4,7 @@
 // Noun: Lane.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -24,34 +25,14 @@ class Lane {
 
   const LaneKind& kind() const { return kind_; }
 
-  // The hit path: next slot's key and size match, and its cell and its predecessors' are dead.
-  void* allocate(std::int64_t bytes, AllocationKey key) {
-    const ReplaySlot& slot = *next_;
-    if (slot.key == key &&
-        static_cast<std::uint64_t>(bytes - slot.minimum_bytes) <= slot.span_bytes) [[likely]] {
-      // Acquire: who freed those blocks is done with their bytes.
-      const std::uint32_t busy = cells_[slot.own].load(std::memory_order_acquire) |
-                                 cells_[slot.predecessors[0]].load(std::memory_order_acquire) |
-                                 cells_[slot.predecessors[1]].load(std::memory_order_acquire) |
-                                 cells_[slot.predecessors[2]].load(std::memory_order_acquire);
-      if (busy == kDead) [[likely]] {
-        Cell& own = cells_[slot.own];
-        own.store(kLive, std::memory_order_relaxed);
-        arena_->owner(slot.offset).store(&own, std::memory_order_relaxed);
-        ++next_;
-        return base_ + slot.offset;
-      }
-    }
-    return allocate_slowly(bytes, key);
-  }
+  LaneFront* front() { return &front_; }
+
+  // Every case; front()->hit() is the common one, inline.
+  void* allocate(std::int64_t bytes, AllocationKey key);
   void note(const void* pointer, std::int64_t bytes, AllocationKey key);
   void step_mark();
-
-  bool contains(const void* pointer) const {
-    return reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(base_) <
-           arena_bytes_;
-  }
-  const Arena& arena() const { return *arena_; }
+  // Adds what the lane did up to its last step mark. Threads: safe.
+  void add_totals(ReplayStatistics& sum) const;
 
  private:
   // What happened since the last step mark.
@@ -65,7 +46,6 @@ class Lane {
     bool is_clean() const { return missed == 0 && refused == 0 && skipped == 0; }
   };
 
-  void* allocate_slowly(std::int64_t bytes, AllocationKey key);
   void* serve(std::int64_t bytes, AllocationKey key);
   void* take(std::uint32_t slot, std::int64_t bytes, AllocationKey key);
   void* take_behind(std::int64_t bytes, AllocationKey key);
@@ -76,6 +56,8 @@ class Lane {
   void publish_cursor();
   void miss();
 
+  bool end_usual_step();
+  void count_step();
   void end_step();
   void guess_next_plan(bool was_empty);
   void follow_shelf();
@@ -83,14 +65,9 @@ class Lane {
   void sweep();
   void leave_arena();
   void leave_haunted_arena();
+  void use_arena(std::shared_ptr<Arena> arena);
 
-  // Read by every hit; one cache line.
-  alignas(64) const ReplaySlot* next_;
-  Cell* cells_;
-  std::byte* base_ = nullptr;
-  std::uint64_t arena_bytes_ = 0;
-  Arena* arena_ = nullptr;
-
+  LaneFront front_;
   Shelf& shelf_;
   const LaneKind kind_;
   PlanInstance* active_ = nullptr;
@@ -100,6 +77,12 @@ class Lane {
   int refused_run_ = 0;  // steps in a row in which something was refused
   bool awaits_note_ = false;
   StepCounts counts_;
+  // Since construction, as in ReplayStatistics; stored by the owner alone.
+  struct Totals {
+    std::atomic<std::int64_t> steps{0}, planned{0}, escaped{0}, missed{0}, refused{0}, skipped{0},
+        detached{0};
+  };
+  Totals totals_;
   std::vector<std::uint64_t> skipped_in_;  // per slot of the active plan: the step that skipped it
   std::uint64_t step_ = 1;
 

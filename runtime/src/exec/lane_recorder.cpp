@@ -15,7 +15,7 @@ constexpr std::int64_t kLongestPause = 1024;
 
 void LaneRecorder::end_step(bool is_on_plan) {
   if (!is_recording()) {
-    if (pause_ > 0) --pause_;
+    pass_step();
     const bool may_begin = !has_begun_ || (!is_on_plan && pause_ == 0 && !shelf_.is_planning());
     if (may_begin) begin();
     return;

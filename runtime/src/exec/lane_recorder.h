@@ -26,6 +26,11 @@ class LaneRecorder {
   void note(const void* pointer, std::int64_t bytes, AllocationKey key) {
     shelf_.ledger().note(current_, pointer, bytes, key);
   }
+  bool has_begun() const { return has_begun_; }
+  // Ends a step that was on plan while nothing was being recorded.
+  void pass_step() {
+    if (pause_ > 0) --pause_;
+  }
   // Ends a step. `is_on_plan`: every request was answered from a plan, to the last slot.
   void end_step(bool is_on_plan);
 

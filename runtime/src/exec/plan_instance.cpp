@@ -38,10 +38,8 @@ bool Arena::release() noexcept {
 PlanInstance::PlanInstance(std::shared_ptr<const AllocationPlan> plan, std::shared_ptr<Arena> arena)
     : plan_(std::move(plan)),
       arena_(std::move(arena)),
-      cells_(std::make_unique<Cell[]>(plan_->size() + 2)),
-      visited_(plan_->size() + 2, 0) {
-  cells_[plan_->size() + 1].store(kBusy, std::memory_order_relaxed);
-}
+      cells_(std::make_unique<Cell[]>(plan_->size() + 1)),
+      visited_(plan_->size() + 1, 0) {}
 
 bool PlanInstance::meets_foreign(std::uint32_t slot) const {
   if (foreign_.empty() || plan_->slots()[slot].escapes) return false;

@@ -33,15 +33,6 @@
 
 namespace plimsoll::exec::detail {
 
-using Cell = std::atomic<std::uint32_t>;
-
-inline constexpr std::uint32_t kDead = 0;
-inline constexpr std::uint32_t kLive = 1;       // handed out
-inline constexpr std::uint32_t kLiveNoted = 2;  // handed out while recording: the ledger knows it
-inline constexpr std::uint32_t kShadow = 4;     // not handed out; something alive may stand behind
-inline constexpr std::uint32_t kPending = 8;    // freed, but another queue's work may still use it
-inline constexpr std::uint32_t kBusy = 16;      // the cell that sends long checks to the slow path
-
 inline bool is_live(std::uint32_t state) { return state == kLive || state == kLiveNoted; }
 
 // A range of upstream memory and, for each place in it where a block may begin, the cell of the
@@ -65,6 +56,8 @@ class Arena {
   std::atomic_ref<Cell*> owner(std::int64_t offset) const {
     return std::atomic_ref<Cell*>(owners_[offset >> shift_]);
   }
+  Cell** owners() const { return owners_; }
+  int shift() const { return shift_; }
   // Gives the memory back, unless that has happened: then false. No block may be live. The
   // descriptor stays readable.
   bool release() noexcept;

@@ -19,6 +19,7 @@ namespace {
 using detail::Arena;
 using detail::Cell;
 using detail::Lane;
+using detail::LaneFront;
 using detail::Shelf;
 
 // A thread's lanes in one engine. Holding the shelf lets a thread outlive the engine.
@@ -27,51 +28,42 @@ struct LaneSet {
   std::array<Lane*, device::kQueueCount> lanes{};
 };
 
-// Gives a thread's lanes back when it ends.
+constinit thread_local std::uint32_t t_role = 0;
+constinit thread_local bool t_has_ended = false;  // its lanes may be another thread's already
+
+// Gives a thread's lanes back when it ends. What the thread still frees then goes the long way.
 struct ThreadLanes {
   std::vector<LaneSet> sets;
   ~ThreadLanes() {
+    t_has_ended = true;
+    detail::t_fronts.serial = 0;
     for (LaneSet& set : sets)
       for (Lane* lane : set.lanes)
         if (lane != nullptr) set.shelf->return_lane(lane);
   }
 };
-
-// The engine this thread asked last, so that the hit path finds its lane in two loads.
-struct LaneCache {
-  std::uint64_t serial = 0;
-  std::array<Lane*, device::kQueueCount> lanes{};
-};
-
-constinit thread_local LaneCache t_cache;
-constinit thread_local std::uint32_t t_role = 0;
 thread_local ThreadLanes t_lanes;
 
 LaneSet* find_set(const Shelf& shelf) {
+  if (t_has_ended) return nullptr;
   for (LaneSet& set : t_lanes.sets)
     if (set.shelf.get() == &shelf) return &set;
   return nullptr;
 }
 
-[[gnu::noinline]] void fill_cache(const Shelf& shelf) {
+constinit LaneFront g_no_lane;  // of a thread without lanes: accepts nothing, holds nothing
+
+// Makes the engine the one whose lanes the calling thread finds at once.
+void enter(const Shelf& shelf) {
   const LaneSet* set = find_set(shelf);
-  t_cache.lanes = set != nullptr ? set->lanes : std::array<Lane*, device::kQueueCount>{};
-  t_cache.serial = shelf.serial();
+  for (std::size_t queue = 0; queue < device::kQueueCount; ++queue)
+    detail::t_fronts.lanes[queue] = set != nullptr ? set->lanes[queue]->front() : &g_no_lane;
+  detail::t_fronts.serial = shelf.serial();
 }
 
-inline Lane* this_threads_lane(const Shelf& shelf, device::Queue queue) {
-  if (t_cache.serial != shelf.serial()) [[unlikely]]
-    fill_cache(shelf);
-  return t_cache.lanes[static_cast<std::size_t>(queue)];
-}
-
-inline const Arena* arena_of(const Shelf& shelf, const void* pointer) noexcept {
-  if (t_cache.serial == shelf.serial()) [[likely]] {
-    const Lane* lane = t_cache.lanes[0];
-    if (lane != nullptr && lane->contains(pointer)) [[likely]]
-      return &lane->arena();
-  }
-  return shelf.find_arena(pointer);
+Lane* this_threads_lane(const Shelf& shelf, device::Queue queue) {
+  if (detail::t_fronts.serial != shelf.serial()) enter(shelf);
+  return detail::t_fronts.lanes[static_cast<std::size_t>(queue)]->lane;
 }
 
 inline Cell* cell_of(const Arena& arena, const void* pointer) noexcept {
@@ -81,12 +73,15 @@ inline Cell* cell_of(const Arena& arena, const void* pointer) noexcept {
 
 }  // namespace
 
+constinit thread_local detail::ThreadFronts detail::t_fronts;
+
 ReplayEngine::ReplayEngine(pool::MemoryResource& upstream, const ReplayOptions& options)
-    : shelf_(std::make_shared<Shelf>(upstream, options)) {}
+    : shelf_(std::make_shared<Shelf>(upstream, options)), serial_(shelf_->serial()) {}
 
 ReplayEngine::~ReplayEngine() { shelf_->close(); }
 
-void* ReplayEngine::try_allocate(std::int64_t bytes, AllocationKey key, device::Queue queue) {
+void* ReplayEngine::try_allocate_slowly(std::int64_t bytes, AllocationKey key,
+                                        device::Queue queue) {
   Lane* lane = this_threads_lane(*shelf_, queue);
   return lane != nullptr ? lane->allocate(bytes, key) : nullptr;
 }
@@ -97,14 +92,14 @@ void ReplayEngine::note(const void* pointer, std::int64_t bytes, AllocationKey k
   if (lane != nullptr) lane->note(pointer, bytes, key);
 }
 
-bool ReplayEngine::try_deallocate(const void* pointer) noexcept {
-  const Arena* arena = arena_of(*shelf_, pointer);
+bool ReplayEngine::try_deallocate_slowly(const void* pointer) noexcept {
+  const Arena* arena = shelf_->find_arena(pointer);
   if (arena == nullptr) {
     if (!shelf_->ledger().is_empty()) shelf_->ledger().note_free(pointer);
     return false;
   }
   Cell* cell = cell_of(*arena, pointer);
-  if (cell->load(std::memory_order_relaxed) == detail::kLiveNoted) [[unlikely]]
+  if (cell->load(std::memory_order_relaxed) == detail::kLiveNoted)
     shelf_->ledger().note_free(pointer);
   // Release: whoever is given these bytes next sees this thread done with them.
   cell->store(detail::kDead, std::memory_order_release);
@@ -112,7 +107,7 @@ bool ReplayEngine::try_deallocate(const void* pointer) noexcept {
 }
 
 bool ReplayEngine::begin_free(const void* pointer) noexcept {
-  const Arena* arena = arena_of(*shelf_, pointer);
+  const Arena* arena = shelf_->find_arena(pointer);
   if (arena == nullptr) return false;
   Cell* cell = cell_of(*arena, pointer);
   if (cell->load(std::memory_order_relaxed) == detail::kLiveNoted)
@@ -122,31 +117,35 @@ bool ReplayEngine::begin_free(const void* pointer) noexcept {
 }
 
 void ReplayEngine::complete_free(const void* pointer) noexcept {
-  const Arena* arena = arena_of(*shelf_, pointer);
+  const Arena* arena = shelf_->find_arena(pointer);
   if (arena != nullptr) cell_of(*arena, pointer)->store(detail::kDead, std::memory_order_release);
 }
 
 bool ReplayEngine::owns(const void* pointer) const noexcept {
-  return arena_of(*shelf_, pointer) != nullptr;
+  return shelf_->find_arena(pointer) != nullptr;
 }
 
 device::Queue ReplayEngine::queue_of(const void* pointer) const noexcept {
-  return arena_of(*shelf_, pointer)->queue();
+  return shelf_->find_arena(pointer)->queue();
 }
 
 void ReplayEngine::step_mark() {
-  LaneSet* set = find_set(*shelf_);
-  if (set == nullptr) {
+  if (detail::t_fronts.serial != serial_ || detail::t_fronts.lanes[0]->lane == nullptr) [[unlikely]]
+    find_lanes();
+  for (const LaneFront* front : detail::t_fronts.lanes)
+    if (front->lane != nullptr) front->lane->step_mark();
+}
+
+// Gives the calling thread its lanes, unless it is about to end.
+void ReplayEngine::find_lanes() {
+  if (!t_has_ended && find_set(*shelf_) == nullptr) {
     std::erase_if(t_lanes.sets, [](const LaneSet& each) { return each.shelf->is_closed(); });
-    LaneSet fresh{shelf_, {}};
-    t_lanes.sets.push_back(fresh);
-    set = &t_lanes.sets.back();
+    LaneSet& fresh = t_lanes.sets.emplace_back(LaneSet{shelf_, {}});
     for (int queue = 0; queue < device::kQueueCount; ++queue)
-      set->lanes[static_cast<std::size_t>(queue)] =
+      fresh.lanes[static_cast<std::size_t>(queue)] =
           shelf_->take_lane({t_role, static_cast<device::Queue>(queue)});
-    fill_cache(*shelf_);
   }
-  for (Lane* lane : set->lanes) lane->step_mark();
+  enter(*shelf_);
 }
 
 void ReplayEngine::set_thread_role(std::uint32_t role) noexcept { t_role = role; }
@@ -162,20 +161,6 @@ void ReplayEngine::adopt(std::shared_ptr<const AllocationPlan> plan, std::uint32
 
 void ReplayEngine::wait_for_planner() { shelf_->wait_for_planner(); }
 
-ReplayStatistics ReplayEngine::statistics() const {
-  const detail::Totals& totals = shelf_->totals();
-  const auto get = [](const std::atomic<std::int64_t>& total) {
-    return total.load(std::memory_order_relaxed);
-  };
-  return {.steps = get(totals.steps),
-          .planned = get(totals.planned),
-          .escaped = get(totals.escaped),
-          .missed = get(totals.missed),
-          .refused = get(totals.refused),
-          .skipped = get(totals.skipped),
-          .detached = get(totals.detached),
-          .plans_made = get(totals.plans_made),
-          .arena_bytes = get(totals.arena_bytes)};
-}
+ReplayStatistics ReplayEngine::statistics() const { return shelf_->statistics(); }
 
 }  // namespace plimsoll::exec

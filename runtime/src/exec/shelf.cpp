@@ -60,6 +60,14 @@ Shelf::PlanList& Shelf::list(const LaneKind& kind) {
   return lists_.emplace_back(PlanList{kind, {}});
 }
 
+ReplayStatistics Shelf::statistics() {
+  ReplayStatistics sum{.plans_made = plans_made_.load(std::memory_order_relaxed),
+                       .arena_bytes = arena_bytes_.load(std::memory_order_relaxed)};
+  const std::lock_guard guard(lock_);
+  for (const std::unique_ptr<Lane>& lane : lanes_) lane->add_totals(sum);
+  return sum;
+}
+
 std::vector<SharedPlan> Shelf::plans(const LaneKind& kind) {
   const std::lock_guard guard(lock_);
   return list(kind).plans;
@@ -90,7 +98,7 @@ void Shelf::make_plan(PlanningJob job) {
                                       .growth_percent = options_.growth_percent};
   auto plan =
       std::make_shared<const AllocationPlan>(plan_allocations(job.step, options, previous.get()));
-  totals_.plans_made.fetch_add(1, std::memory_order_relaxed);
+  plans_made_.fetch_add(1, std::memory_order_relaxed);
   add(job.kind, std::move(plan), previous.get());
 }
 
@@ -141,7 +149,7 @@ std::shared_ptr<Arena> Shelf::make_arena(std::int64_t bytes, device::Queue queue
   arenas_[free_place].store(arena.get(), std::memory_order_release);
   if (free_place >= arenas_end_.load(std::memory_order_relaxed))
     arenas_end_.store(free_place + 1, std::memory_order_release);
-  totals_.arena_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  arena_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   return arena;
 }
 
@@ -150,7 +158,7 @@ void Shelf::retire_arena(Arena& arena) noexcept {
   for (std::atomic<Arena*>& place : arenas_)
     if (place.load(std::memory_order_relaxed) == &arena)
       place.store(nullptr, std::memory_order_release);
-  if (arena.release()) totals_.arena_bytes.fetch_sub(arena.bytes(), std::memory_order_relaxed);
+  if (arena.release()) arena_bytes_.fetch_sub(arena.bytes(), std::memory_order_relaxed);
 }
 
 Arena* Shelf::find_arena(const void* pointer) const noexcept {

@@ -31,12 +31,6 @@ struct LaneKind {
 
 using SharedPlan = std::shared_ptr<const AllocationPlan>;
 
-// Counters of the engine; lanes add to them at step marks.
-struct Totals {
-  std::atomic<std::int64_t> steps{0}, planned{0}, escaped{0}, missed{0}, refused{0}, skipped{0},
-      detached{0}, plans_made{0}, arena_bytes{0};
-};
-
 // Threads: safe, except where a method says otherwise.
 class Shelf {
  public:
@@ -49,7 +43,8 @@ class Shelf {
   std::int64_t alignment_bytes() const { return alignment_bytes_; }
   std::uint64_t serial() const { return serial_; }
   Ledger& ledger() { return ledger_; }
-  Totals& totals() { return totals_; }
+  // Sums over all lanes. Cost: O(lanes), a lock.
+  ReplayStatistics statistics();
 
   // Grows with every change of any list of plans.
   std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
@@ -101,7 +96,8 @@ class Shelf {
   const std::int64_t alignment_bytes_;
   const std::uint64_t serial_;  // tells engines apart in threads' own tables
   Ledger ledger_;
-  Totals totals_;
+  std::atomic<std::int64_t> plans_made_{0};
+  std::atomic<std::int64_t> arena_bytes_{0};
 
   std::mutex lock_;
   std::vector<PlanList> lists_;                     // guarded by lock_

@@ -23,6 +23,7 @@
 #include <span>
 #include <vector>
 
+#include "plimsoll/exec/lane_front.h"
 #include "plimsoll/exec/recorded_step.h"
 
 namespace plimsoll::exec {
@@ -37,20 +38,6 @@ struct PlannedSlot {
   friend bool operator==(const PlannedSlot&, const PlannedSlot&) = default;
 };
 
-namespace detail {
-// What the hit path reads of a slot, in one cache line. Unused predecessors name the cell after
-// the last slot, which is always dead; a slot with more than three names the cell after that, which
-// is always busy and so leads to the slow path.
-struct ReplaySlot {
-  AllocationKey key;
-  std::int64_t minimum_bytes;
-  std::uint64_t span_bytes;  // capacity - minimum; a request fits where bytes - minimum <= span
-  std::int64_t offset;
-  std::uint32_t predecessors[3];
-  std::uint32_t own;
-};
-}  // namespace detail
-
 // Immutable, shared by all lanes of a role. Threads: safe.
 class AllocationPlan {
  public:
@@ -59,6 +46,9 @@ class AllocationPlan {
   // Cost: O(n log n). Errors: InvalidArgument for a capacity that is not positive, offsets or
   // capacities that are not aligned, negative offsets, minimum above capacity, over 2^31 slots.
   AllocationPlan(std::vector<PlannedSlot> slots, std::int64_t alignment_bytes);
+  // Slots name predecessors by address, which moving keeps.
+  AllocationPlan(AllocationPlan&&) = default;
+  AllocationPlan& operator=(AllocationPlan&&) = default;
 
   const std::vector<PlannedSlot>& slots() const { return slots_; }
   std::size_t size() const { return slots_.size(); }

@@ -18,6 +18,7 @@
 
 #include "plimsoll/device/device.h"
 #include "plimsoll/exec/allocation_plan.h"
+#include "plimsoll/exec/lane_front.h"
 #include "plimsoll/exec/recorded_step.h"
 #include "plimsoll/pool/memory_resource.h"
 
@@ -73,13 +74,26 @@ class ReplayEngine {
   // call note(). Cost on plan: a few loads, no lock, no write that another thread reads but the
   // slot's own cell. Errors: std::bad_alloc while recording.
   void* try_allocate(std::int64_t bytes, AllocationKey key = 0,
-                     device::Queue queue = device::Queue::kCompute);
+                     device::Queue queue = device::Queue::kCompute) {
+    if (detail::t_fronts.serial == serial_) [[likely]] {
+      detail::LaneFront& front = *detail::t_fronts.lanes[static_cast<std::size_t>(queue)];
+      if (void* place = front.hit(bytes, key)) [[likely]]
+        return place;
+    }
+    return try_allocate_slowly(bytes, key, queue);
+  }
   // Says what the upstream gave for the request that try_allocate has just left to it.
   void note(const void* pointer, std::int64_t bytes, AllocationKey key = 0,
             device::Queue queue = device::Queue::kCompute);
   // Frees a block. Returns false where it is not from a plan: the caller frees it upstream.
   // Call it before the upstream may give the address to anyone else.
-  bool try_deallocate(const void* pointer) noexcept;
+  bool try_deallocate(const void* pointer) noexcept {
+    constexpr auto kCompute = static_cast<std::size_t>(device::Queue::kCompute);
+    if (detail::t_fronts.serial == serial_ && detail::t_fronts.lanes[kCompute]->release(pointer))
+        [[likely]]
+      return true;
+    return try_deallocate_slowly(pointer);
+  }
 
   // Ends the calling thread's step and begins the next one, in all its lanes.
   void step_mark();
@@ -104,7 +118,12 @@ class ReplayEngine {
   bool owns(const void* pointer) const noexcept;
 
  private:
+  void* try_allocate_slowly(std::int64_t bytes, AllocationKey key, device::Queue queue);
+  bool try_deallocate_slowly(const void* pointer) noexcept;
+  void find_lanes();
+
   std::shared_ptr<detail::Shelf> shelf_;
+  const std::uint64_t serial_;  // the shelf's
 };
 
 }  // namespace plimsoll::exec
