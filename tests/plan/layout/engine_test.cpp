@@ -244,6 +244,19 @@ TEST(Layout, AStopIsNeverAProof) {
   }
 }
 
+TEST(Layout, AStopEndsTheSearchSoonHoweverShortItsRunsAre) {
+  for (const int after : {0, 1, 5}) {
+    const LayoutProblem problem = testing::perfect_problem(3, 600, 300, 100'000);
+    int asked = 0;
+    LayoutOptions options;
+    options.should_stop = [&] { return asked++ >= after; };
+    const LayoutResult result = solve_layout(problem, options);
+    EXPECT_TRUE(result.was_stopped);
+    EXPECT_LE(result.nodes, 256 * (after + 1));
+    expect_valid(problem, result);
+  }
+}
+
 TEST(Layout, BadProblemsAreNamed) {
   const auto message = [](LayoutProblem problem) -> std::string {
     try {

@@ -23,7 +23,7 @@ enum class GreedyOrder : std::uint8_t {
   kRootArea,     // size^2 x sections, falling
 };
 inline constexpr std::array<GreedyOrder, 8> kGreedyOrders = {
-    GreedyOrder::kArea,        GreedyOrder::kSize,    GreedyOrder::kLength,
+    GreedyOrder::kSize,        GreedyOrder::kArea,    GreedyOrder::kLength,
     GreedyOrder::kBegin,       GreedyOrder::kEnd,     GreedyOrder::kBusiestSize,
     GreedyOrder::kBusiestArea, GreedyOrder::kRootArea};
 

@@ -151,6 +151,7 @@ void PartSolver::search_round(std::int64_t goal, std::int64_t nodes_a_run, Effor
     const std::vector<std::int64_t> heights = targets(goal);
     for (std::size_t number = 0; number < kVariants.size() && !has_moved; ++number) {
       for (std::size_t t = 0; t < heights.size() && !has_moved; ++t) {
+        stop_check(effort);
         if (effort.nodes_left <= 0 || effort.was_stopped) return;
         // The first ones of the portfolio go deepest.
         has_moved = search(heights[t], number,

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::size_t kFewestSeen = std::size_t{1} << 10;
 constexpr std::size_t kMostSeen = std::size_t{1} << 20;
+constexpr std::int64_t kNodesBetweenStopChecks = 256;  // a power of two
 
 }  // namespace
 
@@ -171,7 +172,7 @@ SearchOutcome SectionSearch::solve(std::int32_t first, std::int32_t last) {
   while (first < last && count_[static_cast<std::size_t>(last) - 1] == 0) --last;
   if (first == last) return SearchOutcome::kFound;
   if (++nodes_ > limit_) return SearchOutcome::kLimit;
-  if ((nodes_ & 4095) == 0 && *stop_ && (*stop_)()) {
+  if ((nodes_ & (kNodesBetweenStopChecks - 1)) == 0 && *stop_ && (*stop_)()) {
     was_stopped_ = true;
     return SearchOutcome::kLimit;
   }
