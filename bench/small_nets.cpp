@@ -8,6 +8,7 @@
 // `counted` also times every call of the allocator. `record` writes the allocations of one step for
 // the benchmark without LibTorch.
 #include <algorithm>
+#include <barrier>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -59,6 +60,11 @@ class WatchedAllocator final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return &WatchedAllocator::free; }
   void copy_data(void* to, const void* from, std::size_t count) const override {
     default_copy_data(to, from, count);
+  }
+
+  void reset() {
+    nanoseconds = 0;
+    calls = 0;
   }
 
   double nanoseconds = 0;
@@ -124,12 +130,10 @@ std::int64_t peak_resident_bytes() {
   return 0;
 }
 
+constexpr int kWarmUpSteps = 20;
+
 std::vector<double> run_steps(Workload& workload, int steps) {
   std::vector<double> seconds;
-  for (int i = 0; i < 20; ++i) {
-    workload.step();
-    plimsoll::mark_step();
-  }
   for (int i = 0; i < steps; ++i) {
     const auto begin = Clock::now();
     workload.step();
@@ -170,14 +174,21 @@ int main(int argc, char** argv) {
     return record(workload, argv[4]);
   }
   const bool counts = mode.find("counted") != std::string::npos;
-  if (counts) WatchedAllocator::over_current();
   const int steps = std::atoi(argv[4]);
   std::vector<double> seconds;
   std::mutex lock;
   std::vector<std::thread> workers;
+  plimsoll::PlannedAllocations before;  // what the warm-up did
+  WatchedAllocator* watched = counts ? &WatchedAllocator::over_current() : nullptr;
+  std::barrier warmed_up(threads, [&]() noexcept {
+    before = plimsoll::planned_allocations();
+    if (watched != nullptr) watched->reset();
+  });
   const auto work = [&] {
     Workload workload(net, trains);
     plimsoll::mark_step();
+    run_steps(workload, kWarmUpSteps);
+    warmed_up.arrive_and_wait();
     const std::vector<double> mine = run_steps(workload, steps);
     const std::lock_guard guard(lock);
     seconds.insert(seconds.end(), mine.begin(), mine.end());
@@ -186,15 +197,19 @@ int main(int argc, char** argv) {
   for (std::thread& worker : workers) worker.join();
   std::sort(seconds.begin(), seconds.end());
   const auto planned = plimsoll::planned_allocations();
-  const WatchedAllocator* watched = counts ? &WatchedAllocator::over_current() : nullptr;
-  const double all_steps = static_cast<double>(threads) * (steps + 20);
+  const double all_steps = static_cast<double>(threads) * steps;
+  const auto number = [](std::int64_t after, std::int64_t earlier) {
+    return static_cast<long long>(after - earlier);
+  };
   std::printf(
       "{\"median_seconds\": %.9f, \"p99_seconds\": %.9f, \"peak_resident_bytes\": %lld, "
-      "\"planned\": %lld, \"unplanned\": %lld, \"arena_bytes\": %lld, "
+      "\"planned\": %lld, \"missed\": %lld, \"escaped\": %lld, \"refused\": %lld, "
+      "\"plans_made\": %lld, \"arena_bytes\": %lld, "
       "\"allocator_seconds_per_step\": %.9f, \"allocator_calls_per_step\": %.1f}\n",
       seconds[seconds.size() / 2], seconds[seconds.size() * 99 / 100],
-      static_cast<long long>(peak_resident_bytes()), static_cast<long long>(planned.planned),
-      static_cast<long long>(planned.missed + planned.escaped + planned.refused),
+      static_cast<long long>(peak_resident_bytes()), number(planned.planned, before.planned),
+      number(planned.missed, before.missed), number(planned.escaped, before.escaped),
+      number(planned.refused, before.refused), static_cast<long long>(planned.plans_made),
       static_cast<long long>(planned.arena_bytes),
       watched != nullptr ? watched->nanoseconds * 1e-9 / all_steps : 0.0,
       watched != nullptr ? static_cast<double>(watched->calls) / all_steps : 0.0);
