@@ -151,7 +151,6 @@ AllocationPlan::AllocationPlan(std::vector<PlannedSlot> slots, std::int64_t alig
   }
   load_bytes_ = largest_load(slots_);
   find_predecessors();
-  build_replay_slots();
 }
 
 void AllocationPlan::find_predecessors() {
@@ -167,30 +166,6 @@ void AllocationPlan::find_predecessors() {
              canvas.paint({slot.offset, slot.offset + slot.capacity_bytes}, i))
           if (below != i) predecessors_.push_back(below);
       predecessor_begin_.push_back(static_cast<std::uint32_t>(predecessors_.size()));
-    }
-  }
-}
-
-void AllocationPlan::build_replay_slots() {
-  const auto n = static_cast<std::uint32_t>(slots_.size());
-  const std::uint32_t always_dead = n;
-  // The slot that follows the last one, and those that escape, accept nothing.
-  replay_slots_.assign(slots_.size() + 1, detail::kNoSlot);
-  for (std::uint32_t i = 0; i < n; ++i) {
-    const PlannedSlot& slot = slots_[i];
-    if (slot.escapes) continue;
-    detail::ReplaySlot& replay = replay_slots_[i];
-    replay.key = slot.key;
-    replay.minimum_bytes = slot.minimum_bytes;
-    replay.span_bytes = static_cast<std::uint64_t>(slot.capacity_bytes - slot.minimum_bytes);
-    replay.offset = slot.offset;
-    replay.own = i;
-    const auto below = predecessors(i);
-    for (std::size_t p = 0; p < 3; ++p)
-      replay.predecessors[p] = p < below.size() ? below[p] : always_dead;
-    if (below.size() > 3) {
-      replay.more = below.data() + 3;
-      replay.more_count = static_cast<std::uint32_t>(below.size() - 3);
     }
   }
 }

@@ -27,7 +27,7 @@ Lane::~Lane() = default;
 
 void Lane::read_cursor() {
   if (front_.next == &kNoSlot) return;
-  const auto cursor = static_cast<std::uint32_t>(front_.next - active_->plan().replay_slots());
+  const auto cursor = static_cast<std::uint32_t>(front_.next - active_->replay_slots());
   // Every slot that the hit path went over was handed out.
   counts_.planned += cursor - cursor_;
   cursor_ = cursor;
@@ -35,7 +35,7 @@ void Lane::read_cursor() {
 
 void Lane::publish_cursor() {
   const bool is_fast = active_ != nullptr && !counts_.is_detached && !recorder_.is_recording();
-  front_.next = is_fast ? active_->plan().replay_slots() + cursor_ : &kNoSlot;
+  front_.next = is_fast ? active_->replay_slots() + cursor_ : &kNoSlot;
 }
 
 void* Lane::allocate(std::int64_t bytes, AllocationKey key) {
@@ -175,6 +175,7 @@ void Lane::activate(PlanInstance* instance, std::uint32_t cursor) {
   active_ = instance;
   cursor_ = cursor;
   front_.cells = instance->cells();
+  front_.predecessors = instance->plan().all_predecessors().data();
   skipped_in_.assign(instance->plan().size(), 0);
 }
 
@@ -198,7 +199,7 @@ bool Lane::end_usual_step() {
   if (active_ == nullptr) {
     if (counts_.missed != 0 || last_finished_ != nullptr || !recorder_.has_begun()) return false;
   } else {
-    const ReplaySlot* first = active_->plan().replay_slots();
+    const ReplaySlot* first = active_->replay_slots();
     if (front_.next != first + active_->plan().size() || cursor_ != 0 ||
         last_finished_ != active_ || active_->follower() != active_)
       return false;
@@ -295,8 +296,7 @@ void Lane::use_arena(std::shared_ptr<Arena> arena) {
   shared_arena_ = std::move(arena);
   front_.base = shared_arena_ ? shared_arena_->base() : nullptr;
   front_.arena_bytes = shared_arena_ ? static_cast<std::uint64_t>(shared_arena_->bytes()) : 0;
-  front_.owners = shared_arena_ ? shared_arena_->owners() : nullptr;
-  front_.shift = shared_arena_ ? shared_arena_->shift() : 0;
+  front_.places = shared_arena_ ? shared_arena_->places() : PlaceTable{};
 }
 
 // A block that was planned to die and lives on (the program kept it, once) blocks its place in
@@ -334,6 +334,9 @@ void Lane::follow_shelf() {
     if (!is_there && shared_arena_)
       instances_.push_back(std::make_unique<PlanInstance>(plan, shared_arena_));
   }
+  // More plans, more places: the table may have grown.
+  for (const auto& instance : instances_) instance->bind();
+  if (shared_arena_) front_.places = shared_arena_->places();
   sweep();
 }
 

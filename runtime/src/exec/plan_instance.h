@@ -29,6 +29,7 @@
 
 #include "plimsoll/base/interval.h"
 #include "plimsoll/exec/allocation_plan.h"
+#include "plimsoll/exec/lane_front.h"
 #include "plimsoll/pool/memory_resource.h"
 
 namespace plimsoll::exec::detail {
@@ -52,23 +53,36 @@ class Arena {
     return reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(base_) <
            static_cast<std::uintptr_t>(bytes_);
   }
-  // Written by the owner of the arena before the block's address leaves it, read by who frees it.
-  std::atomic_ref<Cell*> owner(std::int64_t offset) const {
-    return std::atomic_ref<Cell*>(owners_[offset >> shift_]);
-  }
-  Cell** owners() const { return owners_; }
-  int shift() const { return shift_; }
+  // The cell of the block that begins there, or null where none ever did. Threads: safe for who
+  // was handed the block.
+  Cell* cell_at(const void* pointer) const noexcept;
+
+  // For the lane that owns the arena: its places, and more of them. Earlier tables stay readable
+  // for who frees a block meanwhile.
+  const PlaceTable& places() const { return tables_.back()->table; }
+  void add_places(const AllocationPlan& plan);
+
   // Gives the memory back, unless that has happened: then false. No block may be live. The
   // descriptor stays readable.
   bool release() noexcept;
 
  private:
+  struct OwnedTable {
+    explicit OwnedTable(int bits);
+    void add(std::uint64_t offset, Cell* cell);
+    std::unique_ptr<Place[]> storage;
+    PlaceTable table;
+    std::size_t used = 0;
+  };
+  void grow(std::size_t places);
+
   pool::MemoryResource& upstream_;
   device::Queue queue_;
   std::byte* base_ = nullptr;
   std::int64_t bytes_ = 0;
-  int shift_ = 0;
-  Cell** owners_ = nullptr;
+  bool is_released_ = false;
+  std::vector<std::unique_ptr<OwnedTable>> tables_;  // the last one is in use
+  std::atomic<const OwnedTable*> table_{nullptr};    // the same, for other threads
 };
 
 struct ForeignBlock {
@@ -85,6 +99,10 @@ class PlanInstance {
   const std::shared_ptr<const AllocationPlan>& shared_plan() const { return plan_; }
   const std::shared_ptr<Arena>& arena() const { return arena_; }
   Cell* cells() const { return cells_.get(); }
+  // One more than the plan has: the last accepts nothing.
+  const ReplaySlot* replay_slots() const { return replay_slots_.get(); }
+  // Makes the replay slots name the arena's places as they stand now.
+  void bind();
 
   // True where the slot may be handed out now. Turns shadows with nothing behind them to dead.
   bool clear(std::uint32_t slot);
@@ -120,6 +138,7 @@ class PlanInstance {
   std::shared_ptr<const AllocationPlan> plan_;
   std::shared_ptr<Arena> arena_;
   std::unique_ptr<Cell[]> cells_;
+  std::unique_ptr<ReplaySlot[]> replay_slots_;
   std::vector<ForeignBlock> foreign_;
   std::vector<std::uint32_t> visited_;  // by resolve(): the number of the visit that saw a slot
   std::uint32_t visit_ = 0;

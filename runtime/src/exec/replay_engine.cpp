@@ -51,24 +51,29 @@ LaneSet* find_set(const Shelf& shelf) {
   return nullptr;
 }
 
+constexpr auto kCompute = static_cast<std::size_t>(device::Queue::kCompute);
 constinit LaneFront g_no_lane;  // of a thread without lanes: accepts nothing, holds nothing
 
 // Makes the engine the one whose lanes the calling thread finds at once.
 void enter(const Shelf& shelf) {
   const LaneSet* set = find_set(shelf);
-  for (std::size_t queue = 0; queue < device::kQueueCount; ++queue)
-    detail::t_fronts.lanes[queue] = set != nullptr ? set->lanes[queue]->front() : &g_no_lane;
+  for (std::size_t queue = 0; queue < device::kQueueCount; ++queue) {
+    Lane* lane = set != nullptr ? set->lanes[queue] : nullptr;
+    detail::t_fronts.lanes[queue] = lane != nullptr ? lane->front() : &g_no_lane;
+  }
   detail::t_fronts.serial = shelf.serial();
 }
 
-Lane* this_threads_lane(const Shelf& shelf, device::Queue queue) {
+// Null for a thread that marks no steps. A thread that does gets its lane for a queue with the
+// first request on it.
+Lane* this_threads_lane(Shelf& shelf, device::Queue queue) {
   if (detail::t_fronts.serial != shelf.serial()) enter(shelf);
-  return detail::t_fronts.lanes[static_cast<std::size_t>(queue)]->lane;
-}
-
-inline Cell* cell_of(const Arena& arena, const void* pointer) noexcept {
-  const std::int64_t offset = static_cast<const std::byte*>(pointer) - arena.base();
-  return arena.owner(offset).load(std::memory_order_relaxed);
+  const auto index = static_cast<std::size_t>(queue);
+  Lane* lane = detail::t_fronts.lanes[index]->lane;
+  if (lane != nullptr || detail::t_fronts.lanes[kCompute]->lane == nullptr) return lane;
+  lane = find_set(shelf)->lanes[index] = shelf.take_lane({t_role, queue});
+  enter(shelf);
+  return lane;
 }
 
 }  // namespace
@@ -98,7 +103,7 @@ bool ReplayEngine::try_deallocate_slowly(const void* pointer) noexcept {
     if (!shelf_->ledger().is_empty()) shelf_->ledger().note_free(pointer);
     return false;
   }
-  Cell* cell = cell_of(*arena, pointer);
+  Cell* cell = arena->cell_at(pointer);
   if (cell->load(std::memory_order_relaxed) == detail::kLiveNoted)
     shelf_->ledger().note_free(pointer);
   // Release: whoever is given these bytes next sees this thread done with them.
@@ -109,7 +114,7 @@ bool ReplayEngine::try_deallocate_slowly(const void* pointer) noexcept {
 bool ReplayEngine::begin_free(const void* pointer) noexcept {
   const Arena* arena = shelf_->find_arena(pointer);
   if (arena == nullptr) return false;
-  Cell* cell = cell_of(*arena, pointer);
+  Cell* cell = arena->cell_at(pointer);
   if (cell->load(std::memory_order_relaxed) == detail::kLiveNoted)
     shelf_->ledger().note_free(pointer);
   cell->store(detail::kPending, std::memory_order_relaxed);
@@ -118,7 +123,7 @@ bool ReplayEngine::begin_free(const void* pointer) noexcept {
 
 void ReplayEngine::complete_free(const void* pointer) noexcept {
   const Arena* arena = shelf_->find_arena(pointer);
-  if (arena != nullptr) cell_of(*arena, pointer)->store(detail::kDead, std::memory_order_release);
+  if (arena != nullptr) arena->cell_at(pointer)->store(detail::kDead, std::memory_order_release);
 }
 
 bool ReplayEngine::owns(const void* pointer) const noexcept {
@@ -130,7 +135,8 @@ device::Queue ReplayEngine::queue_of(const void* pointer) const noexcept {
 }
 
 void ReplayEngine::step_mark() {
-  if (detail::t_fronts.serial != serial_ || detail::t_fronts.lanes[0]->lane == nullptr) [[unlikely]]
+  if (detail::t_fronts.serial != serial_ || detail::t_fronts.lanes[kCompute]->lane == nullptr)
+      [[unlikely]]
     find_lanes();
   for (const LaneFront* front : detail::t_fronts.lanes)
     if (front->lane != nullptr) front->lane->step_mark();
@@ -141,9 +147,7 @@ void ReplayEngine::find_lanes() {
   if (!t_has_ended && find_set(*shelf_) == nullptr) {
     std::erase_if(t_lanes.sets, [](const LaneSet& each) { return each.shelf->is_closed(); });
     LaneSet& fresh = t_lanes.sets.emplace_back(LaneSet{shelf_, {}});
-    for (int queue = 0; queue < device::kQueueCount; ++queue)
-      fresh.lanes[static_cast<std::size_t>(queue)] =
-          shelf_->take_lane({t_role, static_cast<device::Queue>(queue)});
+    fresh.lanes[kCompute] = shelf_->take_lane({t_role, device::Queue::kCompute});
   }
   enter(*shelf_);
 }

@@ -23,7 +23,6 @@
 #include <span>
 #include <vector>
 
-#include "plimsoll/exec/lane_front.h"
 #include "plimsoll/exec/recorded_step.h"
 
 namespace plimsoll::exec {
@@ -46,9 +45,6 @@ class AllocationPlan {
   // Cost: O(n log n). Errors: InvalidArgument for a capacity that is not positive, offsets or
   // capacities that are not aligned, negative offsets, minimum above capacity, over 2^31 slots.
   AllocationPlan(std::vector<PlannedSlot> slots, std::int64_t alignment_bytes);
-  // Slots name predecessors by address, which moving keeps.
-  AllocationPlan(AllocationPlan&&) = default;
-  AllocationPlan& operator=(AllocationPlan&&) = default;
 
   const std::vector<PlannedSlot>& slots() const { return slots_; }
   std::size_t size() const { return slots_.size(); }
@@ -67,16 +63,16 @@ class AllocationPlan {
     return std::span(predecessors_)
         .subspan(predecessor_begin_[slot], predecessor_begin_[slot + 1] - predecessor_begin_[slot]);
   }
+  // Those of all slots one after another, and where in that list a slot's begin.
+  std::span<const std::uint32_t> all_predecessors() const { return predecessors_; }
+  std::uint32_t predecessors_begin(std::size_t slot) const { return predecessor_begin_[slot]; }
   // True where the first `count` slots of both serve a common request each. Cost: O(count).
   bool begins_like(const AllocationPlan& other, std::size_t count) const;
   // True where the plan serves this step: every request accepted, no block outliving its slot.
   bool covers(const RecordedStep& step) const;
 
-  const detail::ReplaySlot* replay_slots() const { return replay_slots_.data(); }
-
  private:
   void find_predecessors();
-  void build_replay_slots();
 
   std::vector<PlannedSlot> slots_;
   std::int64_t alignment_bytes_;
@@ -84,7 +80,6 @@ class AllocationPlan {
   std::int64_t load_bytes_ = 0;
   std::vector<std::uint32_t> predecessors_;
   std::vector<std::uint32_t> predecessor_begin_;
-  std::vector<detail::ReplaySlot> replay_slots_;
 };
 
 struct AllocationPlanOptions {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hit path of planned allocation, inline: what replay_engine.h calls before anything else.
 //
-// Nouns: cell, ReplaySlot, LaneFront, ThreadFronts.
+// Nouns: cell, Place, PlaceTable, ReplaySlot, LaneFront, ThreadFronts.
 //
 // A hit compares the request with the next slot of the plan, looks whether that slot and those it
 // conflicts with are dead, and moves on: loads, and two stores that no other thread reads until the
-// block is passed to it.
+// block is passed to it. Between two requests a program's operators empty the nearer caches, so
+// what counts is how few cache lines and pages a call touches, more than how few instructions it
+// takes.
 #pragma once
 
 #include <array>
@@ -28,23 +30,52 @@ inline constexpr std::uint32_t kLiveNoted = 2;  // handed out while recording: t
 inline constexpr std::uint32_t kShadow = 4;     // not handed out; something alive may stand behind
 inline constexpr std::uint32_t kPending = 8;    // freed, but another queue's work may still use it
 
+// Where a block of an arena may begin. Kept as long as the arena.
+struct Place {
+  std::atomic<std::uint64_t> tag{0};  // the offset + 1; 0 where there is no place
+  std::atomic<Cell*> cell{nullptr};   // of the block that begins here now
+};
+
+// The places of an arena by offset: open addressing, at most a quarter full. The lane's owner adds
+// tags and stores cells; who frees a block finds it by an offset that was added before the block
+// left.
+struct PlaceTable {
+  Place* places = nullptr;
+  int hash_shift = 63;  // 64 - log2 of how many there are
+
+  std::uint64_t hash(std::uint64_t offset) const {
+    return (offset * 0x9E3779B97F4A7C15U) >> hash_shift;
+  }
+  Place* find(std::uint64_t offset) const {
+    std::uint64_t at = hash(offset);
+    while (true) {
+      const std::uint64_t tag = places[at].tag.load(std::memory_order_relaxed);
+      if (tag == offset + 1) [[likely]]
+        return &places[at];
+      if (tag == 0) return nullptr;
+      at = (at + 1) & ((std::uint64_t{1} << (64 - hash_shift)) - 1);
+    }
+  }
+};
+
 // What a hit reads of a slot: one cache line. Unused predecessors name the cell after the last
 // slot, which is always dead.
 struct alignas(64) ReplaySlot {
-  AllocationKey key;
-  std::int64_t minimum_bytes;
-  std::uint64_t span_bytes;  // capacity - minimum; a request fits where bytes - minimum <= span
-  std::int64_t offset;
-  std::uint32_t own;
-  std::uint32_t predecessors[3];
-  std::uint32_t more_count;           // predecessors beyond three
-  const std::uint32_t* more;          // in the plan
+  AllocationKey key = 0;
+  // Accepts nothing as it stands here.
+  std::int64_t minimum_bytes = std::numeric_limits<std::int64_t>::max();
+  std::uint64_t span_bytes = 0;  // capacity - minimum; a request fits where bytes - minimum <= span
+  std::byte* address = nullptr;
+  std::atomic<Cell*>* owner = nullptr;  // of the slot's place
+  std::uint32_t own = 0;
+  std::uint32_t predecessors[3] = {0, 0, 0};
+  std::uint32_t more_count = 0;  // predecessors beyond three
+  std::uint32_t more_begin = 0;  // where they stand in the plan's list
 };
 
 // Stands in for the next slot where there is none: it accepts nothing, so every request takes the
 // slow path, and the hit path needs no check of the lane's state.
-inline constexpr ReplaySlot kNoSlot{
-    0, std::numeric_limits<std::int64_t>::max(), 0, 0, 0, {0, 0, 0}, 0, nullptr};
+inline constexpr ReplaySlot kNoSlot{};
 
 class Lane;
 
@@ -52,13 +83,13 @@ class Lane;
 struct alignas(64) LaneFront {
   const ReplaySlot* next = &kNoSlot;
   Cell* cells = nullptr;
-  std::byte* base = nullptr;  // of the arena
+  const std::uint32_t* predecessors = nullptr;  // the plan's list
+  std::byte* base = nullptr;                    // of the arena
   std::uint64_t arena_bytes = 0;
-  Cell** owners = nullptr;  // the arena's: for each place the cell of the block that begins there
-  int shift = 0;            // address to place
-  Lane* lane = nullptr;     // null for a thread that has none
+  PlaceTable places;
+  Lane* lane = nullptr;  // null for a thread that has none
 
-  // The next slot's place, or null: the slow path decides.
+  // The next slot's address, or null: the slow path decides.
   void* hit(std::int64_t bytes, AllocationKey key) {
     const ReplaySlot& slot = *next;
     if (slot.key != key || static_cast<std::uint64_t>(bytes - slot.minimum_bytes) > slot.span_bytes)
@@ -71,16 +102,13 @@ struct alignas(64) LaneFront {
                          cell[slot.predecessors[0]].load(std::memory_order_acquire) |
                          cell[slot.predecessors[1]].load(std::memory_order_acquire) |
                          cell[slot.predecessors[2]].load(std::memory_order_acquire);
-    const std::uint32_t more_count = slot.more_count;
-    for (std::uint32_t i = 0; i < more_count; ++i)
-      busy |= cell[slot.more[i]].load(std::memory_order_acquire);
+    if (slot.more_count != 0) busy |= busy_beyond_three(slot);
     if (busy != kDead) [[unlikely]]
       return nullptr;
-    const std::int64_t offset = slot.offset;
     own->store(kLive, std::memory_order_relaxed);
-    std::atomic_ref<Cell*>(owners[offset >> shift]).store(own, std::memory_order_relaxed);
-    ++next;
-    return base + offset;
+    slot.owner->store(own, std::memory_order_relaxed);
+    next = &slot + 1;
+    return slot.address;
   }
 
   // Frees a block of this arena that nobody follows. False: the slow path decides.
@@ -89,18 +117,30 @@ struct alignas(64) LaneFront {
         reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(base);
     if (offset >= arena_bytes) [[unlikely]]
       return false;
-    Cell* cell = std::atomic_ref<Cell*>(owners[offset >> shift]).load(std::memory_order_relaxed);
+    const Place* place = places.find(offset);
+    if (place == nullptr) [[unlikely]]
+      return false;
+    Cell* cell = place->cell.load(std::memory_order_relaxed);
     if (cell->load(std::memory_order_relaxed) != kLive) [[unlikely]]
       return false;
     // Release: whoever is given these bytes next sees this thread done with them.
     cell->store(kDead, std::memory_order_release);
     return true;
   }
+
+ private:
+  std::uint32_t busy_beyond_three(const ReplaySlot& slot) const {
+    std::uint32_t busy = kDead;
+    for (std::uint32_t i = 0; i < slot.more_count; ++i)
+      busy |= cells[predecessors[slot.more_begin + i]].load(std::memory_order_acquire);
+    return busy;
+  }
 };
+static_assert(sizeof(ReplaySlot) == 64 && sizeof(LaneFront) == 64);
 
 // The fronts of this thread's lanes in the engine it asked last.
 struct ThreadFronts {
-  std::uint64_t serial = 0;  // the engine's; no engine has 0
+  std::uint64_t serial = 0;                             // the engine's; no engine has 0
   std::array<LaneFront*, device::kQueueCount> lanes{};  // none null where serial is not 0
 };
 
