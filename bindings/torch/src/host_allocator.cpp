@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "host_allocator.h"
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <mutex>
+#include <new>
 
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
@@ -11,13 +16,21 @@
 namespace plimsoll::detail {
 namespace {
 
-thread_local ArenaSource* t_source = nullptr;
+// Initial-exec: no call into the loader for each allocation, in shared libraries too.
+[[gnu::tls_model("initial-exec")]] constinit thread_local ArenaSource* t_source = nullptr;
 
-// The arena of the operator that runs now, for OpenMP workers, which have no scope of their own.
-// Operators of one session run one at a time except on engine threads of several devices, which
-// share the session's arena; so one pointer and a count suffice.
-std::atomic<ArenaSource*> g_worker_source{nullptr};
-std::atomic<int> g_open_scopes{0};
+// What every call reads stands in one cache line; the calls themselves are cold, operators run
+// between them.
+struct alignas(64) HotLine {
+  // The arena of the operator that runs now, for OpenMP workers, which have no scope of their own.
+  // Operators of one session run one at a time except on engine threads of several devices, which
+  // share the session's arena; so one pointer and a count suffice.
+  std::atomic<ArenaSource*> worker_source{nullptr};
+  std::atomic<int> open_scopes{0};
+  // The allocator, made here once: whoever frees finds it without a pointer or a guard.
+  alignas(HostAllocator) std::byte allocator[sizeof(HostAllocator)] = {};
+};
+constinit HotLine g_hot;
 
 std::mutex g_arenas_mutex;
 
@@ -27,6 +40,7 @@ class HeapResource final : public pool::MemoryResource {
   explicit HeapResource(HostAllocator& allocator) : allocator_(allocator) {}
   void* allocate(std::int64_t bytes, device::Queue queue) override {
     c10::DataPtr memory = allocator_.allocate_on_heap(static_cast<std::size_t>(bytes));
+    use_huge_pages(memory.get(), static_cast<std::size_t>(bytes));
     return memory.release_context();
   }
   void deallocate(void* pointer, std::int64_t bytes, device::Queue queue) noexcept override {
@@ -37,6 +51,17 @@ class HeapResource final : public pool::MemoryResource {
   std::string name() const override { return "LibTorch's heap"; }
 
  private:
+  // An arena is filled from end to end, so that huge pages cost nothing and save the operators
+  // most of their misses in the table of pages. Where the system has none, nothing happens.
+  static void use_huge_pages(void* memory, std::size_t bytes) noexcept {
+#if defined(__linux__)
+    constexpr std::uintptr_t kHuge = std::uintptr_t{2} << 20;
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+    const std::uintptr_t first = (begin + kHuge - 1) / kHuge * kHuge;
+    const std::uintptr_t last = (begin + bytes) / kHuge * kHuge;
+    if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#endif
+  }
   HostAllocator& allocator_;
 };
 
@@ -45,20 +70,20 @@ class HeapResource final : public pool::MemoryResource {
 ArenaScope::ArenaScope(ArenaSource* source) noexcept : source_(source), previous_(t_source) {
   if (source_ == nullptr) return;
   t_source = source_;
-  g_worker_source.store(source_, std::memory_order_release);
-  g_open_scopes.fetch_add(1, std::memory_order_acq_rel);
+  g_hot.worker_source.store(source_, std::memory_order_release);
+  g_hot.open_scopes.fetch_add(1, std::memory_order_acq_rel);
 }
 
 ArenaScope::~ArenaScope() {
   if (source_ == nullptr) return;
   t_source = previous_;
-  g_open_scopes.fetch_sub(1, std::memory_order_acq_rel);
+  g_hot.open_scopes.fetch_sub(1, std::memory_order_acq_rel);
 }
 
 HostAllocator& HostAllocator::installed() {
-  // Leaked on purpose: LibTorch frees storages through it after static destructors have run.
+  // Never destroyed: LibTorch frees storages through it after static destructors have run.
   static HostAllocator* const kAllocator = [] {
-    auto* allocator = new HostAllocator();
+    auto* allocator = new (g_hot.allocator) HostAllocator();
     c10::SetCPUAllocator(allocator, /*priority=*/1);
     return allocator;
   }();
@@ -82,13 +107,13 @@ c10::DataPtr HostAllocator::allocate(std::size_t bytes) {
   // Null without context: zero-size storages are common and must take part in nothing.
   if (bytes == 0) return {nullptr, nullptr, &HostAllocator::release, cpu};
   ArenaSource* source = t_source;
-  if (source == nullptr && g_open_scopes.load(std::memory_order_acquire) > 0 &&
+  if (source == nullptr && g_hot.open_scopes.load(std::memory_order_acquire) > 0 &&
       at::in_parallel_region()) {
-    source = g_worker_source.load(std::memory_order_acquire);
+    source = g_hot.worker_source.load(std::memory_order_acquire);
   }
   if (source == nullptr) {
-    if (!is_planning_.load(std::memory_order_relaxed)) return allocate_on_heap(bytes);
-    return allocate_planned(*plan_engine(), bytes);
+    exec::ReplayEngine* engine = planning_.load(std::memory_order_acquire);
+    return engine == nullptr ? allocate_on_heap(bytes) : allocate_planned(*engine, bytes);
   }
   void* address = source->allocate(bytes);
   return {address, address, &HostAllocator::release, cpu};
@@ -108,11 +133,11 @@ void HostAllocator::set_planning(bool wanted) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   if (wanted && plan_engine() == nullptr) {
-    // Both leaked on purpose, like the allocator.
+    // Neither is ever destroyed, like the allocator.
     auto* resource = new HeapResource(*this);
-    engine_.store(new exec::ReplayEngine(*resource), std::memory_order_release);
+    engine_.store(new (engine_place_) exec::ReplayEngine(*resource), std::memory_order_release);
   }
-  is_planning_.store(wanted, std::memory_order_release);
+  planning_.store(wanted ? plan_engine() : nullptr, std::memory_order_release);
 }
 
 void HostAllocator::free_on_heap(void* address) noexcept {
@@ -130,7 +155,7 @@ c10::DataPtr HostAllocator::allocate_on_heap(std::size_t bytes) {
 
 void HostAllocator::release(void* address) {
   if (address == nullptr) return;
-  HostAllocator& self = installed();
+  HostAllocator& self = *std::launder(reinterpret_cast<HostAllocator*>(g_hot.allocator));
   exec::ReplayEngine* engine = self.plan_engine();
   if (engine != nullptr && engine->try_deallocate(address)) return;
   if (ArenaSource* source = self.arena_of(address)) {

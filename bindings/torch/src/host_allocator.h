@@ -63,9 +63,11 @@ class HostAllocator final : public c10::Allocator {
 
   c10::DataPtr allocate_planned(exec::ReplayEngine& engine, std::size_t bytes);
 
+  // Read by every call: first.
+  std::atomic<exec::ReplayEngine*> planning_{nullptr};  // the engine, while plans are wanted
+  std::atomic<exec::ReplayEngine*> engine_{nullptr};    // in engine_place_ once it was made
+  alignas(exec::ReplayEngine) std::byte engine_place_[sizeof(exec::ReplayEngine)];
   c10::Allocator* heap_;
-  std::atomic<exec::ReplayEngine*> engine_{nullptr};  // made once, never destroyed
-  std::atomic<bool> is_planning_{false};
   HeapAccount account_;
   Range arenas_[kMaxArenas];
 };
