@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Latency of small nets on planned allocation, beside stock LibTorch with three mallocs.
+"""Latency of small nets on planned allocation, beside stock LibTorch, on three mallocs.
 
     ./dev bench planned_allocation --json bench/results/planned_allocation.json
     ./dev bench planned_allocation --calls     the allocators alone, on recorded traces (traces/)
 
-Each measurement is a process of its own: stock on the C library, stock with jemalloc or mimalloc
-preloaded, and Plimsoll's planned allocation on the C library. Rounds are interleaved, so that a slow
-stretch of the machine hits all alike; a cell is the median over rounds of the process's median step.
-A second kind of process times each call of the allocator.
+The plan answers LibTorch's requests; whatever else a process allocates (operators' scratch, C++ objects)
+comes from its malloc: the C library's, or jemalloc or mimalloc preloaded. So each of the three is measured
+with and without the plan. Step times: blocks of stock and of planned steps in turn in one process, the ratio
+being the median over pairs of blocks. Time in the allocator and resident peak: a process each, the median over
+rounds; what the timer itself takes is measured too and taken off, and stands beside.
 """
 
 import argparse
@@ -26,65 +27,90 @@ NETS = {
     "gpt-token": "gpt:layers=4,dim=128,heads=4,seq=1",
 }
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
-PRELOAD = {"glibc": None, "jemalloc": LIBRARIES / "libjemalloc.so.2", "mimalloc": LIBRARIES / "libmimalloc.so.2",
-           "planned": None}
+MALLOCS = {"glibc": None, "jemalloc": LIBRARIES / "libjemalloc.so.2", "mimalloc": LIBRARIES / "libmimalloc.so.2"}
 
 
-def run(program, net, kind, allocator, steps, threads, counted):
-    mode = "planned" if allocator == "planned" else "stock"
-    if counted:
-        mode = "counted-planned" if allocator == "planned" else "counted"
+def run(program, net, kind, malloc, mode, *numbers):
     environment = dict(os.environ, OMP_WAIT_POLICY="PASSIVE", MKL_NUM_THREADS="1", OMP_NUM_THREADS="1")
-    if PRELOAD[allocator]:
-        environment["LD_PRELOAD"] = str(PRELOAD[allocator])
-    result = subprocess.run([program, NETS[net], kind, mode, str(steps), str(threads)], env=environment,
+    if MALLOCS[malloc]:
+        environment["LD_PRELOAD"] = str(MALLOCS[malloc])
+    result = subprocess.run([program, NETS[net], kind, mode, *map(str, numbers)], env=environment,
                             capture_output=True, text=True, check=False)
     if result.returncode != 0:
-        sys.exit(f"{net} {kind} {allocator}: {result.stderr}")
+        sys.exit(f"{net} {kind} {mode} on {malloc}: {result.stderr}")
     return json.loads(result.stdout)
 
 
-def measure(program, net, kind, threads, options):
+def middle(runs, key):
+    return statistics.median(each[key] for each in runs)
+
+
+def measure_pairs(program, net, kind, malloc, options):
+    """One thread: step times side by side, then the allocator's part and the resident peak."""
     steps = max(20, options.steps // (4 if kind == "training" else 1))
-    runs = {name: [] for name in PRELOAD}
-    counted = {name: [] for name in PRELOAD}
+    pair = run(program, net, kind, malloc, "paired", options.pairs)
+    cell = {key: pair[key] for key in ("stock_seconds", "planned_seconds", "least_stock_seconds",
+                                       "least_planned_seconds", "time_ratio", "time_ratio_quartiles")}
+    cell["planned_share_ratio"] = pair["planned"] / max(1, pair["planned"] + pair["unplanned"])
+    for name, mode in (("stock", "counted"), ("planned", "counted-planned")):
+        runs = [run(program, net, kind, malloc, mode, steps, 1) for _ in range(options.rounds)]
+        timer = middle(runs, "timer_seconds_per_step")
+        cell[f"{name}_allocator_seconds"] = middle(runs, "allocator_seconds_per_step") - timer
+        cell["timer_seconds"] = timer
+        cell["allocations_per_step"] = middle(runs, "allocations_per_step")
+        cell[f"{name}_peak_resident_bytes"] = round(middle(runs, "peak_resident_bytes"))
+        cell["arena_bytes"] = runs[-1]["arena_bytes"]
+    return cell
+
+
+def measure_threads(program, net, kind, malloc, threads, options):
+    """Several threads, each with its own net: a process each for stock and planned, in turn."""
+    cell = {}
+    steps = max(20, options.steps // (4 if kind == "training" else 1) // threads)
+    runs = {name: [] for name in ("stock", "planned")}
     for _ in range(options.rounds):
-        for name in PRELOAD:
-            runs[name].append(run(program, net, kind, name, steps, threads, False))
-    if threads == 1:
-        for name in PRELOAD:
-            counted[name].append(run(program, net, kind, name, steps, 1, True))
-    row = {"net": net, "kind": kind, "threads": threads}
-    for name in PRELOAD:
-        row[name] = {
-            "median_seconds": statistics.median(r["median_seconds"] for r in runs[name]),
-            "peak_resident_bytes": round(statistics.median(r["peak_resident_bytes"] for r in runs[name])),
-        }
-        if counted[name]:
-            row[name]["allocator_seconds_per_step"] = counted[name][0]["allocator_seconds_per_step"]
-            row[name]["allocator_calls_per_step"] = counted[name][0]["allocator_calls_per_step"]
+        for name in runs:
+            runs[name].append(run(program, net, kind, malloc, name, steps, threads))
+    for name, each in runs.items():
+        cell[f"{name}_seconds"] = middle(each, "median_seconds")
+        cell[f"{name}_peak_resident_bytes"] = round(middle(each, "peak_resident_bytes"))
     last = runs["planned"][-1]
-    row["planned_share_ratio"] = last["planned"] / max(1, last["planned"] + last["unplanned"])
-    row["arena_bytes"] = last["arena_bytes"]
-    best = min(row[name]["median_seconds"] for name in PRELOAD if name != "planned")
-    row["time_ratio_to_best"] = row["planned"]["median_seconds"] / best
-    return row
+    requests = sum(last[key] for key in ("planned", "missed", "escaped", "refused"))
+    cell["planned_share_ratio"] = last["planned"] / max(1, requests)
+    cell["time_ratio"] = cell["planned_seconds"] / cell["stock_seconds"]
+    return cell
 
 
 def show(row):
-    cells = " ".join(f"{row[name]['median_seconds'] * 1e6:>10.1f}" for name in PRELOAD)
-    inside = " ".join(f"{row[name].get('allocator_seconds_per_step', 0) * 1e6:>8.2f}" for name in PRELOAD)
-    resident = " ".join(f"{row[name]['peak_resident_bytes'] / 2**20:>7.1f}" for name in PRELOAD)
-    print(f"{row['net']:<10} {row['kind']:<9} {row['threads']:>2} {cells}  {row['time_ratio_to_best']:.3f}"
-          f" {inside} {resident} {row['planned_share_ratio']:.2f}", flush=True)
+    for malloc in MALLOCS:
+        cell = row[malloc]
+        print(f"{row['net']:<10} {row['kind']:<9} {row['threads']:>2} {malloc:<9} {cell['stock_seconds'] * 1e6:>9.1f}"
+              f" {cell['planned_seconds'] * 1e6:>9.1f}  {cell['time_ratio']:.3f}"
+              f" {cell.get('stock_allocator_seconds', 0) * 1e6:>9.2f} {cell.get('planned_allocator_seconds', 0) * 1e6:>9.2f}"
+              f" {cell['stock_peak_resident_bytes'] / 2**20:>7.1f} {cell['planned_peak_resident_bytes'] / 2**20:>7.1f}"
+              f"  {cell['planned_share_ratio']:.3f}", flush=True)
+    best = row["best"]
+    print(f"{'':<23} best of three: step {best['time_ratio']:.3f}"
+          + (f", in the allocator {best['allocator_ratio']:.2f}" if "allocator_ratio" in best else ""), flush=True)
+
+
+def best_of(row):
+    """The best planned process over the best stock one, whatever the malloc."""
+    def ratio(key):
+        return min(row[m][f"planned_{key}"] for m in MALLOCS) / min(row[m][f"stock_{key}"] for m in MALLOCS)
+    best = {"time_ratio": ratio("seconds")}
+    if row["threads"] == 1:
+        best["allocator_ratio"] = ratio("allocator_seconds")
+    return best
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, required=True)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--pairs", type=int, default=31, help="pairs of blocks of about 10 ms each")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--threads", default="1", help="threads that serve at once, as in 1,2,4,8")
     parser.add_argument("--nets", default=",".join(NETS))
     parser.add_argument("--kinds", default="inference,training")
@@ -93,18 +119,28 @@ def main():
     if options.calls:
         traces = Path(__file__).resolve().parent / "traces"
         out = ["--benchmark_out_format=json", f"--benchmark_out={options.json}"] if options.json else []
-        return subprocess.run([options.build / "bench/allocation_benchmark", traces, *out], check=False).returncode
-    print("step in us for " + ", ".join(PRELOAD) + "; planned over the best of the others; allocator's share in us;"
-          " peak resident MiB; requests answered from the plan")
+        # Rows in random order, five times: a slow stretch of the machine does not fall on one of them.
+        return subprocess.run([options.build / "bench/allocation_benchmark", traces, *out, "--benchmark_repetitions=5",
+                               "--benchmark_enable_random_interleaving=true",
+                               "--benchmark_report_aggregates_only=true"], check=False).returncode
+    program = options.build / "bench/small_nets"
+    print("net, kind, threads, malloc; step in us: stock, planned, ratio; in the allocator, us: stock, planned;"
+          " peak resident MiB: stock, planned; share of requests answered from the plan")
     rows = []
     for net in options.nets.split(","):
         for kind in options.kinds.split(","):
             for threads in map(int, options.threads.split(",")):
-                rows.append(measure(options.build / "bench/small_nets", net, kind, threads, options))
-                show(rows[-1])
+                row = {"net": net, "kind": kind, "threads": threads}
+                for malloc in MALLOCS:
+                    row[malloc] = (measure_pairs(program, net, kind, malloc, options) if threads == 1 else
+                                   measure_threads(program, net, kind, malloc, threads, options))
+                row["best"] = best_of(row)
+                rows.append(row)
+                show(row)
     if options.json:
-        document = {"command": " ".join(sys.argv[1:]), "cores": os.cpu_count(), "load": os.getloadavg()[0],
-                    "rounds": options.rounds, "steps": options.steps, "rows": rows}
+        document = {"command": "./dev bench planned_allocation " + " ".join(
+                        a for a in sys.argv[1:] if a not in ("--build", str(options.build), "--json", str(options.json))),
+                    "cores": os.cpu_count(), "load": os.getloadavg()[0], "rows": rows}
         options.json.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return 0
 

@@ -3,10 +3,13 @@
 // allocators with it, one process each.
 //
 //   small_nets NET inference|training stock|planned|counted|counted-planned STEPS [THREADS]
+//   small_nets NET inference|training paired BLOCKS
 //   small_nets NET inference|training record FILE
 //
-// `counted` also times every call of the allocator. `record` writes the allocations of one step for
-// the benchmark without LibTorch.
+// `paired` alternates blocks of stock and planned steps in one process, which a slow stretch of the
+// machine then hits alike. `counted` also times every call of the allocator (allocations and frees,
+// in one thread); what the timer itself takes is reported beside it. `record` writes the
+// allocations of one step for the benchmark without LibTorch.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -33,6 +36,23 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+// The shortest look at the time there is: a call of the allocator takes less than the clock's.
+std::int64_t ticks() {
+#if defined(__x86_64__)
+  return static_cast<std::int64_t>(__builtin_ia32_rdtsc());
+#else
+  return Clock::now().time_since_epoch().count();
+#endif
+}
+
+double seconds_per_tick() {
+  const auto begin = Clock::now();
+  const std::int64_t first = ticks();
+  while (seconds_since(begin) < 0.02) {
+  }
+  return seconds_since(begin) / static_cast<double>(ticks() - first);
+}
+
 // Times, or records, the calls of the allocator beneath it.
 class WatchedAllocator final : public c10::Allocator {
  public:
@@ -45,9 +65,9 @@ class WatchedAllocator final : public c10::Allocator {
     c10::SetCPUAllocator(this, /*priority=*/2);
   }
   c10::DataPtr allocate(std::size_t bytes) override {
-    const auto begin = Clock::now();
+    const std::int64_t begin = ticks();
     c10::DataPtr memory = inner_->allocate(bytes);
-    nanoseconds += seconds_since(begin) * 1e9;
+    ticks_inside += ticks() - begin;
     ++calls;
     void* address = memory.release_context();
     if (is_recording && address != nullptr) {
@@ -63,11 +83,11 @@ class WatchedAllocator final : public c10::Allocator {
   }
 
   void reset() {
-    nanoseconds = 0;
+    ticks_inside = 0;
     calls = 0;
   }
 
-  double nanoseconds = 0;
+  std::int64_t ticks_inside = 0;
   std::int64_t calls = 0;
   bool is_recording = false;
   std::int64_t allocations = 0;
@@ -80,9 +100,9 @@ class WatchedAllocator final : public c10::Allocator {
     WatchedAllocator& self = over_current();
     if (self.is_recording && self.live.erase(address) != 0)
       self.events.push_back("f " + std::to_string(self.order[address]));
-    const auto begin = Clock::now();
+    const std::int64_t begin = ticks();
     self.deleter_(address);
-    self.nanoseconds += seconds_since(begin) * 1e9;
+    self.ticks_inside += ticks() - begin;
   }
   c10::Allocator* inner_;
   c10::DeleterFnPtr deleter_;
@@ -119,6 +139,17 @@ class Workload {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 
+// What timing a call adds where there is nothing to time.
+double timer_seconds() {
+  constexpr int kTimes = 1'000'000;
+  std::int64_t inside = 0;
+  for (int i = 0; i < kTimes; ++i) {
+    const std::int64_t begin = ticks();
+    inside += ticks() - begin;
+  }
+  return static_cast<double>(inside) * seconds_per_tick() / kTimes;
+}
+
 std::int64_t peak_resident_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;)
@@ -141,6 +172,53 @@ std::vector<double> run_steps(Workload& workload, int steps) {
     seconds.push_back(seconds_since(begin));
   }
   return seconds;
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Blocks of steps, in turn on LibTorch's own allocator and on the planned one.
+int run_paired(Workload& workload, int blocks) {
+  c10::Allocator* stock = c10::GetCPUAllocator();
+  plimsoll::install_allocator({.attribute = false, .plan = true});
+  c10::Allocator* planned = c10::GetCPUAllocator();
+  plimsoll::mark_step();
+  run_steps(workload, kWarmUpSteps);
+  const auto block = [&](c10::Allocator* allocator, int steps) {
+    c10::SetCPUAllocator(allocator, /*priority=*/1);
+    run_steps(workload, 3);  // blocks of the other allocator are freed, caches fill
+    return median(run_steps(workload, steps));
+  };
+  // About 10 ms a block.
+  const int steps = std::clamp(static_cast<int>(0.01 / block(planned, 5)), 5, 200);
+  const auto before = plimsoll::planned_allocations();
+  std::vector<double> stock_seconds, planned_seconds, ratios;
+  for (int i = 0; i < blocks; ++i) {
+    // Which one is first changes from pair to pair.
+    const bool stock_first = i % 2 == 0;
+    const double first = block(stock_first ? stock : planned, steps);
+    const double second = block(stock_first ? planned : stock, steps);
+    stock_seconds.push_back(stock_first ? first : second);
+    planned_seconds.push_back(stock_first ? second : first);
+    ratios.push_back(planned_seconds.back() / stock_seconds.back());
+  }
+  const auto after = plimsoll::planned_allocations();
+  std::sort(ratios.begin(), ratios.end());
+  std::printf(
+      "{\"stock_seconds\": %.9f, \"planned_seconds\": %.9f, \"least_stock_seconds\": %.9f, "
+      "\"least_planned_seconds\": %.9f, \"time_ratio\": %.4f, \"time_ratio_quartiles\": [%.4f, "
+      "%.4f], \"planned\": %lld, \"unplanned\": %lld}\n",
+      median(stock_seconds), median(planned_seconds),
+      *std::min_element(stock_seconds.begin(), stock_seconds.end()),
+      *std::min_element(planned_seconds.begin(), planned_seconds.end()), ratios[ratios.size() / 2],
+      ratios[ratios.size() / 4], ratios[ratios.size() * 3 / 4],
+      static_cast<long long>(after.planned - before.planned),
+      static_cast<long long>(after.missed + after.escaped + after.refused - before.missed -
+                             before.escaped - before.refused));
+  return 0;
 }
 
 int record(Workload& workload, const char* file) {
@@ -172,6 +250,14 @@ int main(int argc, char** argv) {
   if (mode == "record") {
     Workload workload(net, trains);
     return record(workload, argv[4]);
+  }
+  if (mode == "paired") {
+    std::thread([&] {
+      Workload workload(net, trains);
+      run_paired(workload, std::atoi(argv[4]));
+    }).join();
+    std::fflush(stdout);
+    std::_Exit(0);
   }
   const bool counts = mode.find("counted") != std::string::npos;
   const int steps = std::atoi(argv[4]);
@@ -205,13 +291,18 @@ int main(int argc, char** argv) {
       "{\"median_seconds\": %.9f, \"p99_seconds\": %.9f, \"peak_resident_bytes\": %lld, "
       "\"planned\": %lld, \"missed\": %lld, \"escaped\": %lld, \"refused\": %lld, "
       "\"plans_made\": %lld, \"arena_bytes\": %lld, "
-      "\"allocator_seconds_per_step\": %.9f, \"allocator_calls_per_step\": %.1f}\n",
+      "\"allocator_seconds_per_step\": %.9f, \"timer_seconds_per_step\": %.9f, "
+      "\"allocations_per_step\": %.1f}\n",
       seconds[seconds.size() / 2], seconds[seconds.size() * 99 / 100],
       static_cast<long long>(peak_resident_bytes()), number(planned.planned, before.planned),
       number(planned.missed, before.missed), number(planned.escaped, before.escaped),
       number(planned.refused, before.refused), static_cast<long long>(planned.plans_made),
       static_cast<long long>(planned.arena_bytes),
-      watched != nullptr ? watched->nanoseconds * 1e-9 / all_steps : 0.0,
+      watched != nullptr
+          ? static_cast<double>(watched->ticks_inside) * seconds_per_tick() / all_steps
+          : 0.0,
+      watched != nullptr ? static_cast<double>(watched->calls) / all_steps * 2 * timer_seconds()
+                         : 0.0,
       watched != nullptr ? static_cast<double>(watched->calls) / all_steps : 0.0);
   std::fflush(stdout);
   std::_Exit(0);

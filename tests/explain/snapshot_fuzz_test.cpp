@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mutated snapshots: whatever the bytes, an error with the byte offset or a snapshot, and memory
-// bounded by the file's size. PLIMSOLL_FUZZ_FILES sets how many files, PLIMSOLL_FUZZ_FIRST the
-// first seed.
+// bounded by the file's size. PLIMSOLL_FUZZ_FILES sets how many files at least,
+// PLIMSOLL_FUZZ_SECONDS for how long at least, PLIMSOLL_FUZZ_FIRST the first seed.
 #include <malloc.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -105,12 +106,15 @@ TEST(SnapshotFuzz, MutatedFilesGiveAnErrorWithTheByteOrASnapshotInBoundedMemory)
     return value != nullptr ? std::atoll(value) : absent;
   };
   const std::int64_t files = setting("PLIMSOLL_FUZZ_FILES", 100'000);
+  const std::int64_t seconds = setting("PLIMSOLL_FUZZ_SECONDS", 0);
   const std::int64_t first = setting("PLIMSOLL_FUZZ_FIRST", 0);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   const std::vector<std::string> seeds = seed_files();
   for (const std::string& seed : seeds) ASSERT_FALSE(seed.empty());
   std::int64_t accepted = 0;
   double worst = 0;
-  for (std::int64_t i = first; i < first + files; ++i) {
+  std::int64_t i = first;
+  for (; i < first + files || std::chrono::steady_clock::now() < end; ++i) {
     std::mt19937_64 random(static_cast<std::uint64_t>(i));
     const std::string bytes =
         mutate(seeds[random() % seeds.size()], seeds[random() % seeds.size()], random);
@@ -132,9 +136,9 @@ TEST(SnapshotFuzz, MutatedFilesGiveAnErrorWithTheByteOrASnapshotInBoundedMemory)
     }
     ASSERT_LE(worst, static_cast<double>(PickleDocument::kBytesPerByte)) << "seed " << i;
   }
-  EXPECT_GT(accepted, files / 1000);
+  EXPECT_GT(accepted, (i - first) / 1000);
   std::printf("%lld files, %lld accepted, at most %.0f bytes of memory for a byte of file\n",
-              static_cast<long long>(files), static_cast<long long>(accepted), worst);
+              static_cast<long long>(i - first), static_cast<long long>(accepted), worst);
 }
 
 // Files made to cost as much as they can, not merely damaged.
