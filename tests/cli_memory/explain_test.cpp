@@ -10,9 +10,9 @@
 namespace plimsoll::cli {
 namespace {
 
+using testing::CommandRun;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::CommandRun;
 using testing::read_text;
 using testing::run;
 using testing::scratch;

@@ -12,8 +12,8 @@
 namespace plimsoll::cli {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::CommandRun;
+using ::testing::HasSubstr;
 using testing::read_text;
 using testing::run;
 using testing::scratch;
@@ -70,8 +70,8 @@ TEST(LayoutCommand, ACapacityBelowTheLoadIsRefusedWithWhatWouldWork) {
   EXPECT_EQ(run({"layout", kToy, "--capacity", "12"}).exit_code, kDone);
 }
 
-// Cuts a rectangle of time x addresses into pieces, at random: a layout without waste exists, and is
-// hard to find again.
+// Cuts a rectangle of time x addresses into pieces, at random: a layout without waste exists, and
+// is hard to find again.
 std::string jigsaw(std::size_t pieces) {
   struct Piece {
     std::uint64_t begin, end, bytes;
@@ -107,8 +107,8 @@ TEST(LayoutCommand, ALimitIsUnknownAndNeverInfeasible) {
   const auto load = open["load_bytes"].get<std::int64_t>();
   ASSERT_GT(open["arena_bytes"].get<std::int64_t>(), load);
   EXPECT_EQ(open["status"], "feasible");
-  const CommandRun tight = run(
-      {"layout", file, "--time-limit", "0", "--capacity", std::to_string(load), "--json", "-"});
+  const CommandRun tight =
+      run({"layout", file, "--time-limit", "0", "--capacity", std::to_string(load), "--json", "-"});
   EXPECT_EQ(tight.exit_code, kCheckFailed);
   EXPECT_EQ(tight.json()["status"], "unknown");
   const Json nodes = run({"layout", file, "--node-limit", "10", "--json", "-"}).json();
