@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plimsoll/allocator.h"
 
+#include <map>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <c10/core/CPUAllocator.h>
 #include <gmock/gmock.h>
@@ -10,6 +13,8 @@
 
 #include "plimsoll/base/bytes.h"
 #include "plimsoll/base/error.h"
+#include "plimsoll/explain/explanation.h"
+#include "plimsoll/explain/snapshot.h"
 #include "plimsoll/session.h"
 
 namespace plimsoll {
@@ -145,6 +150,50 @@ TEST_F(AllocatorTest, RefusesANegativeLimit) {
 }
 
 TEST(Interposer, SelfTestFindsNothingWrong) { EXPECT_EQ(interposer_self_test(), ""); }
+
+TEST_F(AllocatorTest, AHistoryIsASnapshotThatExplainsThePeakToTheByte) {
+  EXPECT_THROW(memory_snapshot(), InvalidArgument);
+  auto kept = bytes_tensor(5000);  // older than the history
+  auto weight = torch::randn({64, 64}, torch::requires_grad());
+  record_memory_history();
+  reset_allocator_statistics();
+  for (int step = 0; step < 3; ++step) {
+    auto loss = (torch::relu(torch::mm(weight, weight))).sum();
+    loss.backward();
+  }
+  kept.reset();
+  const AllocatorStatistics figures = allocator_statistics();
+  const std::string bytes = memory_snapshot();
+  record_memory_history(0);
+  EXPECT_THROW(memory_snapshot(), InvalidArgument);
+  const explain::Snapshot snapshot = explain::read_snapshot(bytes, "history");
+  const explain::Explanation e = explain::explain(snapshot, {.alignment_bytes = 64});
+  EXPECT_EQ(e.peak_allocated_bytes, figures.peak_bytes);
+  EXPECT_EQ(e.allocated_after.back(), figures.live_bytes);
+  EXPECT_EQ(e.peak_reserved_bytes, figures.peak_bytes);
+  EXPECT_EQ(e.fragmentation_bytes, 0);
+  EXPECT_TRUE(e.is_truncated);  // `kept` was freed and never seen to be allocated
+  EXPECT_GE(e.planned_arena_bytes, e.load_bytes);
+  // By operator, the same as the account says.
+  std::map<std::string, std::int64_t> expected;
+  for (const PeakOwner& owner : peak_owners(1000))
+    expected[owner.operator_name.empty() ? "user code" : owner.operator_name] += owner.bytes;
+  std::map<std::string, std::int64_t> found;
+  for (const explain::StackAtPeak& stack : e.stacks)
+    found[snapshot.stacks[static_cast<std::size_t>(stack.stack)][0].function] += stack.bytes;
+  EXPECT_EQ(found, expected);
+}
+
+TEST_F(AllocatorTest, AHistoryKeepsTheNewestEvents) {
+  record_memory_history(10);
+  for (int i = 0; i < 100; ++i) bytes_tensor(64 * (1 + i));
+  const explain::Snapshot snapshot = explain::read_snapshot(memory_snapshot(), "history");
+  record_memory_history(0);
+  std::vector<std::int64_t> sizes;
+  for (const explain::TraceEvent& event : snapshot.traces[0])
+    if (event.action == explain::TraceAction::kAllocate) sizes.push_back(event.bytes);
+  EXPECT_THAT(sizes, ::testing::ElementsAre(64 * 96, 64 * 97, 64 * 98, 64 * 99, 64 * 100));
+}
 
 }  // namespace
 }  // namespace plimsoll

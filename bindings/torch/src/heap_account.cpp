@@ -65,6 +65,12 @@ std::vector<PeakOwner> peak_owners(std::size_t most) {
   return detail::HostAllocator::installed().account().peak_owners(most);
 }
 
+void record_memory_history(std::size_t most_events) {
+  detail::HostAllocator::installed().account().record_history(most_events);
+}
+
+std::string memory_snapshot() { return detail::HostAllocator::installed().account().snapshot(); }
+
 namespace detail {
 namespace {
 
@@ -120,6 +126,27 @@ std::vector<PeakOwner> HeapAccount::peak_owners(std::size_t most) const {
   return owners;
 }
 
+void HeapAccount::record_history(std::size_t most_events) {
+  if (!enabled_.load(std::memory_order_acquire))
+    throw InvalidArgument("record_memory_history: nothing is counted before install_allocator");
+  const std::lock_guard lock(mutex_);
+  history_.start(most_events);
+}
+
+std::string HeapAccount::snapshot() const {
+  MemoryHistory history;
+  std::vector<MemoryHistory::Event> live;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!history_.is_recording())
+      throw InvalidArgument("memory_snapshot: nothing is recorded before record_memory_history");
+    history = history_;
+    for (const auto& [address, block] : live_)
+      live.push_back({address, block.bytes, block.operator_name, block.kind, false, 0});
+  }
+  return history.write(std::move(live));
+}
+
 void HeapAccount::charge_locked(std::int64_t bytes, AllocationKind kind,
                                 const char* operator_name) {
   const std::int64_t limit =
@@ -162,6 +189,8 @@ void HeapAccount::Charge::commit(void* address) {
   if (bytes_ == 0) return;
   const std::lock_guard lock(account_.mutex_);
   account_.live_[address] = {bytes_, account_.next_ordinal_++, operator_name_, kind_};
+  if (account_.history_.is_recording())
+    account_.history_.note({address, bytes_, operator_name_, kind_, false, 0});
   if (account_.figures_.live_bytes > account_.figures_.peak_bytes) {
     account_.figures_.peak_bytes = account_.figures_.live_bytes;
     account_.figures_.peak_op = operator_name_;
@@ -178,6 +207,8 @@ void HeapAccount::discharge(void* address) noexcept {
   if (found == live_.end()) return;
   const Block block = found->second;
   live_.erase(found);
+  if (history_.is_recording())
+    history_.note({address, block.bytes, block.operator_name, block.kind, true, 0});
   figures_.live_bytes -= block.bytes;
   per_kind(figures_, block.kind).live_bytes -= block.bytes;
   if (block.ordinal < peak_ordinal_) freed_since_peak_.push_back(block);

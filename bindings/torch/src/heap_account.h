@@ -15,6 +15,8 @@
 
 #include "plimsoll/allocator.h"
 
+#include "memory_history.h"
+
 namespace plimsoll::detail {
 
 // Counts blocks by address, knows what was live at the peak, and refuses what would pass the
@@ -26,6 +28,8 @@ class HeapAccount {
   AllocatorStatistics statistics() const;
   void reset();
   std::vector<PeakOwner> peak_owners(std::size_t most) const;
+  void record_history(std::size_t most_events);
+  std::string snapshot() const;
 
   // Counts a request before the heap is asked; commit() gives it its address, and without a
   // commit the destructor takes the count back, so that an exception leaves the account as it was.
@@ -64,6 +68,7 @@ class HeapAccount {
   std::int64_t peak_ordinal_ = 0;  // blocks below it that are not in live_ were freed
   ska::flat_hash_map<void*, Block> live_;
   std::vector<Block> freed_since_peak_;  // those that were live at the peak
+  MemoryHistory history_;
 };
 
 }  // namespace plimsoll::detail
