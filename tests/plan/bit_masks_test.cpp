@@ -34,10 +34,8 @@ Graph dropout_step(DataType type, std::int64_t element, bool is_named) {
   dropout.flags = graph::kRandom;
   if (is_named) dropout.attributes = {{"two_valued", {1}}};
   builder.add_op(dropout);
-  builder.add_op(
-      {.kind = "middle", .operands = {y}, .results = {z}, .workspace_bytes = 5000});
-  builder.add_op(
-      {.kind = "middle", .operands = {z}, .results = {z2}, .workspace_bytes = 5000});
+  builder.add_op({.kind = "middle", .operands = {y}, .results = {z}, .workspace_bytes = 5000});
+  builder.add_op({.kind = "middle", .operands = {z}, .results = {z2}, .workspace_bytes = 5000});
   builder.add_op({.kind = "backward", .operands = {mask, z2}, .results = {dx}});
   return builder.build();
 }

@@ -50,9 +50,12 @@ std::vector<Policy> all_policies();
 
 struct PlannerOptions {
   Policy policy = Policy::kAuto;
-  bool use_measured_costs = false;        // costs in the graph were measured on this device
-  bool stream_optimizer_state = false;    // it lives on the host, fetched for each update
-  bool early_updates = true;              // also try each update right after its gradient
+  bool use_measured_costs = false;      // costs in the graph were measured on this device
+  bool stream_optimizer_state = false;  // it lives on the host, fetched for each update
+  bool early_updates = true;            // also try each update right after its gradient
+  // Also try an order of least peak, and that of the tightest plan's own graph, in which other ops
+  // pin the peak; for graphs of up to 4000 ops.
+  bool reorder = true;
   std::int64_t workspace_cap_bytes = -1;  // of one op; -1: none
   // Simulated evaluations a rung may take; 0: by the size of the graph.
   int evaluations = 0;
@@ -61,7 +64,7 @@ struct PlannerOptions {
 struct PlanReport {
   Plan plan;
   Timeline timeline;
-  std::string order_name;  // "program" or "early updates"
+  std::string order_name;  // "program", "early updates", "least peak" or "re-solved"
   std::int64_t budget_bytes = 0;
   std::int64_t peak_bytes = 0;   // most live bytes, aligned
   std::int64_t arena_bytes = 0;  // after layout; <= budget

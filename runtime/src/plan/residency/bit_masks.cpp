@@ -133,8 +133,7 @@ class Packer {
     spec.name = graph_.name(o);
     for (const ValueId v : graph_.operands(o)) spec.operands.push_back(operand(o, v));
     spec.results.assign(graph_.results(o).begin(), graph_.results(o).end());
-    for (const OpId before : graph_.given_after(o))
-      spec.after.push_back(new_op_[before.index()]);
+    for (const OpId before : graph_.given_after(o)) spec.after.push_back(new_op_[before.index()]);
     if (graph_.inplace_operand(o).valid()) {
       spec.inplace_operand = operand(o, graph_.inplace_operand(o));
       spec.inplace_result = graph_.inplace_result(o);

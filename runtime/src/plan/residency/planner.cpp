@@ -15,6 +15,7 @@
 #include "choose.h"
 #include "optimal.h"
 #include "problem.h"
+#include "residual_order.h"
 #include "rung.h"
 
 namespace plimsoll::plan {
@@ -68,15 +69,23 @@ class Planner::Impl {
     const ProblemOptions problem_options{options.use_measured_costs, options.stream_optimizer_state,
                                          options.workspace_cap_bytes};
     const std::vector<OpId> program(graph.program_order().begin(), graph.program_order().end());
-    problems_.push_back(make_problem(graph, program, device_, costs, problem_options));
-    names_.emplace_back("program");
-    const std::vector<OpId> early = early_update_order(graph);
-    if (options.early_updates && moves() && early != program) {
-      problems_.push_back(make_problem(graph, early, device_, costs, problem_options));
-      names_.emplace_back("early updates");
-    }
-    for (const Problem& problem : problems_) drop_ns_.push_back(drop_costs_ns(problem));
+    const auto add_order = [&](const std::vector<OpId>& order, const char* name) {
+      for (const Problem& known : problems_)
+        if (known.order == order || order.empty()) return;
+      problems_.push_back(make_problem(graph, order, device_, costs, problem_options));
+      drop_ns_.push_back(drop_costs_ns(problems_.back()));
+      names_.emplace_back(name);
+    };
     check_optimal();
+    add_order(program, "program");
+    if (options.early_updates && moves()) add_order(early_update_order(graph), "early updates");
+    if (options.reorder && is_ours() && !is_large()) {
+      add_order(solve_order(problems_.front()), "least peak");
+      bounds_ = compute_bounds(problems_, costs.source);
+      make_ladder();
+      add_order(residual_order(), "re-solved");
+      ladder_.clear();
+    }
     bounds_ = compute_bounds(problems_, costs.source);
     warm_.resize(problems_.size());
   }
@@ -167,6 +176,20 @@ class Planner::Impl {
       }
     }
     return exact;
+  }
+  bool is_ours() const {
+    return searched_policy() == Policy::kAuto || options_.policy == Policy::kRecomputeOnly ||
+           options_.policy == Policy::kOffloadOnly;
+  }
+  // Of the tightest plan there is.
+  std::vector<OpId> residual_order() const {
+    if (next_rung_ >= ladder_.size()) return {};
+    for (std::size_t i = 0; i < problems_.size(); ++i) {
+      const auto tight =
+          Rung(problems_[i], drop_ns_[i], searched_policy(), ladder_[next_rung_], 2).find_any();
+      if (tight) return solve_residual_order(problems_[i], tight->replay.draft);
+    }
+    return {};
   }
   bool is_large() const { return graph_.op_count() > kLargeGraph; }
   int tries(Policy policy) const {
