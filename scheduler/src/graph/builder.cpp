@@ -49,11 +49,15 @@ InvalidGraph::InvalidGraph(Place place, std::size_t index, const std::string& pr
       index_(index),
       problem_(problem) {}
 
+bool GraphBuilder::has_unordered_writes(StorageId s) const {
+  return (columns_.storage_flags[s.index()] & GraphColumns::kUnorderedBit) != 0;
+}
+
 std::uint32_t GraphBuilder::intern(std::string_view text) {
   const auto found = interned_.find(text);
   if (found != interned_.end()) return found->second;
-  const auto id = static_cast<std::uint32_t>(graph_.kinds_.size());
-  graph_.kinds_.emplace_back(text);
+  const auto id = static_cast<std::uint32_t>(columns_.kinds.size());
+  columns_.kinds.emplace_back(text);
   interned_.emplace(text, id);
   return id;
 }
@@ -68,24 +72,24 @@ void GraphBuilder::add_bytes(std::int64_t bytes, Place place, std::size_t index)
 }
 
 StorageId GraphBuilder::add_storage(const StorageSpec& spec) {
-  const StorageId id(graph_.storage_bytes_.size());
+  const StorageId id(storage_count());
   check_room(id.index(), Place::kStorage);
   add_bytes(spec.size_bytes, Place::kStorage, id.index());
-  graph_.storage_bytes_.push_back(spec.size_bytes);
-  graph_.storage_flags_.push_back(
-      static_cast<std::uint8_t>((spec.live_at_end ? Graph::kEndBit : 0) |
-                                (spec.unordered_writes ? Graph::kUnorderedBit : 0)));
+  columns_.storage_bytes.push_back(spec.size_bytes);
+  columns_.storage_flags.push_back(
+      static_cast<std::uint8_t>((spec.live_at_end ? GraphColumns::kEndBit : 0) |
+                                (spec.unordered_writes ? GraphColumns::kUnorderedBit : 0)));
   return id;
 }
 
 ValueId GraphBuilder::add_value(const ValueSpec& spec) {
-  const std::size_t index = graph_.value_storage_.size();
+  const std::size_t index = columns_.value_storage.size();
   check_room(index, Place::kValue);
   const StorageId s = spec.storage;
-  if (!s.valid() || s.index() >= graph_.storage_count())
+  if (!s.valid() || s.index() >= storage_count())
     throw InvalidGraph(Place::kValue, index,
                        fmt::format("lies in storage {}, which does not exist", s.value()));
-  const std::int64_t storage_bytes = graph_.size_bytes(s);
+  const std::int64_t storage_bytes = columns_.storage_bytes[s.index()];
   const std::int64_t bytes = spec.size_bytes == -1 ? storage_bytes : spec.size_bytes;
   if (bytes < 0 || bytes > storage_bytes)
     throw InvalidGraph(Place::kValue, index,
@@ -97,11 +101,11 @@ ValueId GraphBuilder::add_value(const ValueSpec& spec) {
       throw InvalidGraph(Place::kValue, index,
                          fmt::format("overwrites value {}, which value {} overwrites already",
                                      spec.overwrites.value(), by.value()));
-    if (graph_.storage(spec.overwrites) != s)
+    if (storage(spec.overwrites) != s)
       throw InvalidGraph(Place::kValue, index,
                          fmt::format("overwrites value {}, which lies in another storage",
                                      spec.overwrites.value()));
-    if (graph_.unordered_writes(s))
+    if (has_unordered_writes(s))
       throw InvalidGraph(Place::kValue, index,
                          fmt::format("overwrites value {} in a storage of unordered writes",
                                      spec.overwrites.value()));
@@ -112,19 +116,20 @@ ValueId GraphBuilder::add_value(const ValueSpec& spec) {
       if (extent < 0)
         throw InvalidGraph(Place::kValue, index, fmt::format("an extent of {}", extent));
     }
-    graph_.shapes_.items.insert(graph_.shapes_.items.end(), spec.shape->begin(), spec.shape->end());
+    columns_.shapes.items.insert(columns_.shapes.items.end(), spec.shape->begin(),
+                                 spec.shape->end());
   }
-  graph_.shapes_.close_row();
+  columns_.shapes.close_row();
   if (spec.kind == ValueKind::kParameter || spec.kind == ValueKind::kOptimizerState)
-    graph_.storage_flags_[s.index()] |= Graph::kEndBit;
-  graph_.value_storage_.push_back(s);
-  graph_.value_bytes_.push_back(bytes);
-  graph_.value_kind_.push_back(spec.kind);
-  graph_.value_type_.push_back(spec.data_type);
-  graph_.value_has_shape_.push_back(spec.shape ? 1 : 0);
-  graph_.value_producer_.emplace_back();
-  graph_.value_overwrites_.push_back(spec.overwrites);
-  graph_.value_names_.add(spec.name);
+    columns_.storage_flags[s.index()] |= GraphColumns::kEndBit;
+  columns_.value_storage.push_back(s);
+  columns_.value_bytes.push_back(bytes);
+  columns_.value_kind.push_back(spec.kind);
+  columns_.value_type.push_back(spec.data_type);
+  columns_.value_has_shape.push_back(spec.shape ? 1 : 0);
+  columns_.value_producer.emplace_back();
+  columns_.value_overwrites.push_back(spec.overwrites);
+  columns_.value_names.add(spec.name);
   overwritten_by_.emplace_back();
   return ValueId(index);
 }
@@ -136,21 +141,21 @@ ValueId GraphBuilder::add_tensor(std::int64_t size_bytes, ValueKind kind, bool l
 }
 
 void GraphBuilder::check_value(ValueId v, std::string_view role) const {
-  if (v.valid() && v.index() < graph_.value_count()) return;
+  if (v.valid() && v.index() < value_count()) return;
   // Inside add_value the row for the value is not there yet, so op_count tells the two apart.
   throw InvalidGraph(
       role == "overwrites" ? Place::kValue : Place::kOp,
-      role == "overwrites" ? graph_.value_count() : graph_.op_count(),
-      fmt::format("{} value {}, but there are {} values", role, v.value(), graph_.value_count()));
+      role == "overwrites" ? value_count() : op_count(),
+      fmt::format("{} value {}, but there are {} values", role, v.value(), value_count()));
 }
 
 OpId GraphBuilder::add_op(const OpSpec& spec) {
-  const std::size_t index = graph_.op_count();
+  const std::size_t index = op_count();
   check_room(index, Place::kOp);
   for (const ValueId v : spec.operands) check_value(v, "reads");
   for (const ValueId v : spec.results) check_value(v, "writes");
-  check_row_room(graph_.operands_.items.size(), spec.operands.size(), index);
-  check_row_room(graph_.results_.items.size(), spec.results.size(), index);
+  check_row_room(columns_.operands.items.size(), spec.operands.size(), index);
+  check_row_room(columns_.results.items.size(), spec.results.size(), index);
   if (!std::isfinite(spec.cost_ns) || spec.cost_ns < 0)
     throw InvalidGraph(
         Place::kOp, index,
@@ -158,39 +163,38 @@ OpId GraphBuilder::add_op(const OpSpec& spec) {
   add_bytes(spec.workspace_bytes, Place::kOp, index);
   check_inplace(spec);
   for (const ValueId v : spec.results) {
-    OpId& producer = graph_.value_producer_[v.index()];
+    OpId& producer = columns_.value_producer[v.index()];
     if (producer.valid())
       throw InvalidGraph(
           Place::kOp, index,
           fmt::format("writes value {}, which op {} writes already", v.value(), producer.value()));
     producer = OpId(index);
   }
-  graph_.operands_.items.insert(graph_.operands_.items.end(), spec.operands.begin(),
-                                spec.operands.end());
-  graph_.operands_.close_row();
-  graph_.results_.items.insert(graph_.results_.items.end(), spec.results.begin(),
-                               spec.results.end());
-  graph_.results_.close_row();
+  columns_.operands.items.insert(columns_.operands.items.end(), spec.operands.begin(),
+                                 spec.operands.end());
+  columns_.operands.close_row();
+  columns_.results.items.insert(columns_.results.items.end(), spec.results.begin(),
+                                spec.results.end());
+  columns_.results.close_row();
   for (const OpId before : spec.after) after_.emplace_back(OpId(index), before);
   add_attributes(spec);
   const bool has_candidate = spec.inplace_operand.valid();
-  graph_.inplace_operand_.push_back(spec.inplace_operand);
-  graph_.inplace_storage_.push_back(has_candidate ? graph_.storage(spec.inplace_operand)
-                                                  : StorageId());
-  graph_.inplace_result_.push_back(!has_candidate                ? ValueId()
-                                   : spec.inplace_result.valid() ? spec.inplace_result
-                                                                 : spec.results.front());
-  graph_.workspace_bytes_.push_back(spec.workspace_bytes);
-  graph_.cost_ns_.push_back(spec.cost_ns);
-  graph_.phase_.push_back(spec.phase);
-  graph_.op_flags_.push_back(spec.flags);
-  graph_.op_names_.add(spec.name);
-  graph_.op_kind_.push_back(intern(spec.kind));
+  columns_.inplace_operand.push_back(spec.inplace_operand);
+  columns_.inplace_storage.push_back(has_candidate ? storage(spec.inplace_operand) : StorageId());
+  columns_.inplace_result.push_back(!has_candidate                ? ValueId()
+                                    : spec.inplace_result.valid() ? spec.inplace_result
+                                                                  : spec.results.front());
+  columns_.workspace_bytes.push_back(spec.workspace_bytes);
+  columns_.cost_ns.push_back(spec.cost_ns);
+  columns_.phase.push_back(spec.phase);
+  columns_.op_flags.push_back(spec.flags);
+  columns_.op_names.add(spec.name);
+  columns_.op_kind.push_back(intern(spec.kind));
   return OpId(index);
 }
 
 void GraphBuilder::check_inplace(const OpSpec& spec) const {
-  const std::size_t index = graph_.op_count();
+  const std::size_t index = op_count();
   if (!spec.inplace_operand.valid()) {
     if (spec.inplace_result.valid())
       throw InvalidGraph(Place::kOp, index, "names an in-place result but no operand for it");
@@ -210,9 +214,9 @@ void GraphBuilder::check_inplace(const OpSpec& spec) const {
                                    "{} results",
                                    spec.inplace_operand.value(), spec.results.size()));
   const ValueId result = spec.inplace_result.valid() ? spec.inplace_result : spec.results.front();
-  const StorageId from = graph_.storage(spec.inplace_operand);
-  const StorageId to = graph_.storage(result);
-  if (from == to || graph_.size_bytes(from) != graph_.size_bytes(to))
+  const StorageId from = storage(spec.inplace_operand);
+  const StorageId to = storage(result);
+  if (from == to || columns_.storage_bytes[from.index()] != columns_.storage_bytes[to.index()])
     throw InvalidGraph(Place::kOp, index,
                        fmt::format("may write value {} over value {} only if they lie in different "
                                    "storages of equal size",
@@ -220,14 +224,14 @@ void GraphBuilder::check_inplace(const OpSpec& spec) const {
 }
 
 void GraphBuilder::add_attributes(const OpSpec& spec) {
-  check_row_room(graph_.attribute_values_.size(), 0, graph_.op_count());
+  check_row_room(columns_.attribute_values.size(), 0, op_count());
   for (const auto& [key, values] : spec.attributes) {
-    graph_.attributes_.items.push_back({intern(key),
-                                        static_cast<std::uint32_t>(graph_.attribute_values_.size()),
-                                        static_cast<std::uint32_t>(values.size())});
-    graph_.attribute_values_.insert(graph_.attribute_values_.end(), values.begin(), values.end());
+    columns_.attributes.items.push_back(
+        {intern(key), static_cast<std::uint32_t>(columns_.attribute_values.size()),
+         static_cast<std::uint32_t>(values.size())});
+    columns_.attribute_values.insert(columns_.attribute_values.end(), values.begin(), values.end());
   }
-  graph_.attributes_.close_row();
+  columns_.attributes.close_row();
 }
 
 }  // namespace plimsoll::graph

@@ -37,14 +37,14 @@ Graph GraphBuilder::build() {
   derive_touched();
   check_versions();
   check_inplace_results();
-  const auto op_count = static_cast<std::int32_t>(graph_.op_count());
-  for (std::int32_t i = 0; i < op_count; ++i) {
+  const auto ops = static_cast<std::int32_t>(op_count());
+  for (std::int32_t i = 0; i < ops; ++i) {
     const OpId o(i);
-    for (const ValueId v : graph_.operands(o)) {
-      if (graph_.producer(v).valid())
-        edges_.push_back({graph_.producer(v).value(), i, EdgeKind::kData});
+    for (const ValueId v : columns_.operands[o.index()]) {
+      if (columns_.value_producer[v.index()].valid())
+        edges_.push_back({columns_.value_producer[v.index()].value(), i, EdgeKind::kData});
     }
-    for (const OpId before : graph_.after_[o.index()])
+    for (const OpId before : columns_.after[o.index()])
       edges_.push_back({before.value(), i, EdgeKind::kOrder});
   }
   add_version_edges();
@@ -56,29 +56,29 @@ Graph GraphBuilder::build() {
   add_chain_edges(kRandom);
   add_chain_edges(kSideEffect);
   if (edges_.size() != before_chains) compress_edges();
-  Graph result = std::move(graph_);
+  Graph result(std::move(columns_));
   *this = GraphBuilder();
   return result;
 }
 
 void GraphBuilder::derive_after() {
-  const auto count = static_cast<std::int32_t>(graph_.op_count());
+  const auto count = static_cast<std::int32_t>(op_count());
   for (const auto& [op, before] : after_) {
     if (!op.valid() || op.value() >= count || !before.valid() || before.value() >= count)
       throw InvalidGraph(
           Place::kOp, op.valid() ? op.index() : 0,
           fmt::format("comes after op {}, but there are {} ops", before.value(), count));
   }
-  graph_.after_ = make_rows<OpId>(graph_.op_count(), [this](const auto& emit) {
+  columns_.after = make_rows<OpId>(op_count(), [this](const auto& emit) {
     for (const auto& [op, before] : after_) emit(op.index(), before);
   });
 }
 
 void GraphBuilder::derive_consumers() {
-  graph_.consumers_ = make_rows<OpId>(graph_.value_count(), [this](const auto& emit) {
-    std::vector<std::int32_t> last_reader(graph_.value_count(), -1);
-    for (std::size_t i = 0; i < graph_.op_count(); ++i) {
-      for (const ValueId v : graph_.operands_[i]) {
+  columns_.consumers = make_rows<OpId>(value_count(), [this](const auto& emit) {
+    std::vector<std::int32_t> last_reader(value_count(), -1);
+    for (std::size_t i = 0; i < op_count(); ++i) {
+      for (const ValueId v : columns_.operands[i]) {
         // x + x reads x once.
         if (last_reader[v.index()] == static_cast<std::int32_t>(i)) continue;
         last_reader[v.index()] = static_cast<std::int32_t>(i);
@@ -89,47 +89,49 @@ void GraphBuilder::derive_consumers() {
 }
 
 void GraphBuilder::derive_storages() {
-  graph_.storage_values_ = make_rows<ValueId>(graph_.storage_count(), [this](const auto& emit) {
-    for (std::size_t i = 0; i < graph_.value_count(); ++i)
-      emit(graph_.value_storage_[i].index(), ValueId(i));
+  columns_.storage_values = make_rows<ValueId>(storage_count(), [this](const auto& emit) {
+    for (std::size_t i = 0; i < value_count(); ++i)
+      emit(columns_.value_storage[i].index(), ValueId(i));
   });
-  for (std::size_t i = 0; i < graph_.storage_count(); ++i) {
+  for (std::size_t i = 0; i < storage_count(); ++i) {
     const StorageId s(i);
-    if (graph_.values(s).empty())
+    if (columns_.storage_values[s.index()].empty())
       throw InvalidGraph(Place::kStorage, i, "holds no value; leave it out");
-    for (const ValueId v : graph_.values(s)) {
-      if (!graph_.producer(v).valid() && !graph_.overwrites(v).valid())
-        graph_.storage_flags_[i] |= Graph::kStartBit;
+    for (const ValueId v : columns_.storage_values[s.index()]) {
+      if (!columns_.value_producer[v.index()].valid() &&
+          !columns_.value_overwrites[v.index()].valid())
+        columns_.storage_flags[i] |= GraphColumns::kStartBit;
     }
   }
   std::vector<OpId> row;
-  for (std::size_t i = 0; i < graph_.storage_count(); ++i) {
+  for (std::size_t i = 0; i < storage_count(); ++i) {
     row.clear();
-    if (!graph_.live_at_start(StorageId(i))) {
-      for (const ValueId v : graph_.values(StorageId(i))) {
-        if (!graph_.overwrites(v).valid()) row.push_back(graph_.producer(v));
+    if ((columns_.storage_flags[i] & GraphColumns::kStartBit) == 0) {
+      for (const ValueId v : columns_.storage_values[i]) {
+        if (!columns_.value_overwrites[v.index()].valid())
+          row.push_back(columns_.value_producer[v.index()]);
       }
     }
     std::sort(row.begin(), row.end());
     row.erase(std::unique(row.begin(), row.end()), row.end());
-    graph_.births_.items.insert(graph_.births_.items.end(), row.begin(), row.end());
-    graph_.births_.close_row();
+    columns_.births.items.insert(columns_.births.items.end(), row.begin(), row.end());
+    columns_.births.close_row();
   }
 }
 
 void GraphBuilder::check_versions() const {
-  for (std::size_t i = 0; i < graph_.value_count(); ++i) {
+  for (std::size_t i = 0; i < value_count(); ++i) {
     const ValueId v(i);
-    if (graph_.overwrites(v).valid() && !graph_.producer(v).valid())
-      throw InvalidGraph(
-          Place::kValue, i,
-          fmt::format("overwrites value {}, but no op writes it", graph_.overwrites(v).value()));
+    if (columns_.value_overwrites[v.index()].valid() && !columns_.value_producer[v.index()].valid())
+      throw InvalidGraph(Place::kValue, i,
+                         fmt::format("overwrites value {}, but no op writes it",
+                                     columns_.value_overwrites[v.index()].value()));
   }
-  for (std::size_t i = 0; i < graph_.storage_count(); ++i) {
-    if (graph_.unordered_writes(StorageId(i))) continue;
+  for (std::size_t i = 0; i < storage_count(); ++i) {
+    if (has_unordered_writes(StorageId(i))) continue;
     ValueId first;
-    for (const ValueId v : graph_.values(StorageId(i))) {
-      if (graph_.overwrites(v).valid()) continue;
+    for (const ValueId v : columns_.storage_values[i]) {
+      if (columns_.value_overwrites[v.index()].valid()) continue;
       if (first.valid())
         throw InvalidGraph(Place::kValue, v.index(),
                            fmt::format("shares a storage with value {}, but does not say which "
@@ -144,10 +146,10 @@ void GraphBuilder::check_versions() const {
 }
 
 void GraphBuilder::check_inplace_results() const {
-  for (std::size_t i = 0; i < graph_.op_count(); ++i) {
-    const ValueId result = graph_.inplace_result_[i];
+  for (std::size_t i = 0; i < op_count(); ++i) {
+    const ValueId result = columns_.inplace_result[i];
     if (!result.valid()) continue;
-    const auto births = graph_.births(graph_.storage(result));
+    const auto births = columns_.births[storage(result).index()];
     if (births.size() != 1 || births[0] != OpId(i))
       throw InvalidGraph(Place::kOp, i,
                          fmt::format("may write value {} over an operand only if it alone gives "
@@ -158,31 +160,31 @@ void GraphBuilder::check_inplace_results() const {
 
 void GraphBuilder::derive_touched() {
   std::vector<StorageId> row;
-  graph_.touched_.begin.reserve(graph_.op_count() + 1);
-  for (std::size_t i = 0; i < graph_.op_count(); ++i) {
+  columns_.touched.begin.reserve(op_count() + 1);
+  for (std::size_t i = 0; i < op_count(); ++i) {
     row.clear();
-    for (const ValueId v : graph_.operands_[i]) row.push_back(graph_.storage(v));
-    for (const ValueId v : graph_.results_[i]) row.push_back(graph_.storage(v));
+    for (const ValueId v : columns_.operands[i]) row.push_back(storage(v));
+    for (const ValueId v : columns_.results[i]) row.push_back(storage(v));
     std::sort(row.begin(), row.end());
     row.erase(std::unique(row.begin(), row.end()), row.end());
-    graph_.touched_.items.insert(graph_.touched_.items.end(), row.begin(), row.end());
-    graph_.touched_.close_row();
+    columns_.touched.items.insert(columns_.touched.items.end(), row.begin(), row.end());
+    columns_.touched.close_row();
   }
-  graph_.touchers_ = make_rows<OpId>(graph_.storage_count(), [this](const auto& emit) {
-    for (std::size_t i = 0; i < graph_.op_count(); ++i) {
-      for (const StorageId s : graph_.touched_[i]) emit(s.index(), OpId(i));
+  columns_.touchers = make_rows<OpId>(storage_count(), [this](const auto& emit) {
+    for (std::size_t i = 0; i < op_count(); ++i) {
+      for (const StorageId s : columns_.touched[i]) emit(s.index(), OpId(i));
     }
   });
 }
 
 void GraphBuilder::add_version_edges() {
-  for (std::size_t i = 0; i < graph_.value_count(); ++i) {
-    const ValueId old = graph_.value_overwrites_[i];
+  for (std::size_t i = 0; i < value_count(); ++i) {
+    const ValueId old = columns_.value_overwrites[i];
     if (!old.valid()) continue;
-    const std::int32_t writer = graph_.value_producer_[i].value();
-    if (graph_.producer(old).valid())
-      edges_.push_back({graph_.producer(old).value(), writer, EdgeKind::kOutput});
-    for (const OpId reader : graph_.consumers(old)) {
+    const std::int32_t writer = columns_.value_producer[i].value();
+    if (columns_.value_producer[old.index()].valid())
+      edges_.push_back({columns_.value_producer[old.index()].value(), writer, EdgeKind::kOutput});
+    for (const OpId reader : columns_.consumers[old.index()]) {
       if (reader.value() != writer) edges_.push_back({reader.value(), writer, EdgeKind::kAnti});
     }
   }
@@ -190,8 +192,8 @@ void GraphBuilder::add_version_edges() {
 
 void GraphBuilder::add_chain_edges(std::uint8_t flag) {
   OpId last;
-  for (const OpId o : graph_.program_order_) {
-    if ((graph_.op_flags_[o.index()] & flag) == 0) continue;
+  for (const OpId o : columns_.program_order) {
+    if ((columns_.op_flags[o.index()] & flag) == 0) continue;
     if (last.valid()) edges_.push_back({last.value(), o.value(), EdgeKind::kOrder});
     last = o;
   }
@@ -211,38 +213,38 @@ void GraphBuilder::compress_edges() {
     if (edge.from == edge.to)
       throw InvalidGraph(
           Place::kOp, static_cast<std::size_t>(edge.to),
-          fmt::format("a cycle: '{}' depends on itself", graph_.name(OpId(edge.to))));
+          fmt::format("a cycle: '{}' depends on itself", columns_.op_name(OpId(edge.to))));
   }
-  graph_.predecessors_ = make_rows<OpId>(graph_.op_count(), [this](const auto& emit) {
+  columns_.predecessors = make_rows<OpId>(op_count(), [this](const auto& emit) {
     for (const Edge& edge : edges_) emit(static_cast<std::size_t>(edge.to), OpId(edge.from));
   });
-  graph_.successors_ = make_rows<OpId>(graph_.op_count(), [this](const auto& emit) {
+  columns_.successors = make_rows<OpId>(op_count(), [this](const auto& emit) {
     for (const Edge& edge : edges_) emit(static_cast<std::size_t>(edge.from), OpId(edge.to));
   });
-  graph_.edge_kinds_.clear();
-  graph_.edge_kinds_.reserve(edges_.size());
-  for (const Edge& edge : edges_) graph_.edge_kinds_.push_back(edge.kind);
+  columns_.edge_kinds.clear();
+  columns_.edge_kinds.reserve(edges_.size());
+  for (const Edge& edge : edges_) columns_.edge_kinds.push_back(edge.kind);
 }
 
 void GraphBuilder::find_program_order() {
-  const std::size_t count = graph_.op_count();
+  const std::size_t count = op_count();
   std::vector<std::int32_t> waiting(count);
   std::priority_queue<std::int32_t, std::vector<std::int32_t>, std::greater<>> ready;
   for (std::size_t i = 0; i < count; ++i) {
-    waiting[i] = static_cast<std::int32_t>(graph_.predecessors(OpId(i)).size());
+    waiting[i] = static_cast<std::int32_t>(columns_.predecessors[i].size());
     if (waiting[i] == 0) ready.push(static_cast<std::int32_t>(i));
   }
   // The smallest ready id first: gives 0, 1, 2, ... where that respects every edge.
-  graph_.program_order_.reserve(count);
+  columns_.program_order.reserve(count);
   while (!ready.empty()) {
     const OpId o(ready.top());
     ready.pop();
-    graph_.program_order_.push_back(o);
-    for (const OpId next : graph_.successors(o)) {
+    columns_.program_order.push_back(o);
+    for (const OpId next : columns_.successors[o.index()]) {
       if (--waiting[next.index()] == 0) ready.push(next.value());
     }
   }
-  if (graph_.program_order_.size() == count) return;
+  if (columns_.program_order.size() == count) return;
   std::size_t first = 0;
   while (waiting[first] == 0) ++first;
   throw InvalidGraph(Place::kOp, first, fmt::format("a cycle: {}", name_cycle(waiting)));
@@ -258,7 +260,7 @@ std::string GraphBuilder::name_cycle(const std::vector<std::int32_t>& waiting) c
   while (position[at] < 0) {
     position[at] = static_cast<std::int32_t>(path.size());
     path.emplace_back(at);
-    for (const OpId p : graph_.predecessors(OpId(at))) {
+    for (const OpId p : columns_.predecessors[at]) {
       if (waiting[p.index()] == 0) continue;
       at = p.index();
       break;
@@ -269,7 +271,7 @@ std::string GraphBuilder::name_cycle(const std::vector<std::int32_t>& waiting) c
   constexpr std::size_t kMaxNamed = 12;
   std::string text;
   for (std::size_t i = 0; i < path.size() && i < kMaxNamed; ++i)
-    text += fmt::format("op {} ('{}') -> ", path[i].value(), graph_.name(path[i]));
+    text += fmt::format("op {} ('{}') -> ", path[i].value(), columns_.op_name(path[i]));
   if (path.size() > kMaxNamed) text += fmt::format("{} more ops -> ", path.size() - kMaxNamed);
   return text + fmt::format("op {}", path[0].value());
 }

@@ -57,15 +57,10 @@ bool parse_data_type(std::string_view name, DataType& type) {
 }
 int data_type_bytes(DataType type) { return kDataTypeBytes[static_cast<std::size_t>(type)]; }
 
-std::string_view Graph::name(OpId o) const {
-  const std::string_view given = op_names_[o.index()];
-  return given.empty() ? kind(o) : given;
-}
-
 std::span<const std::int64_t> Graph::attribute(OpId o, std::string_view key) const {
-  for (const Attribute& attribute : attributes_[o.index()]) {
-    if (kinds_[attribute.key] == key)
-      return {attribute_values_.data() + attribute.begin, attribute.count};
+  for (const GraphColumns::Attribute& attribute : columns_.attributes[o.index()]) {
+    if (columns_.kinds[attribute.key] == key)
+      return {columns_.attribute_values.data() + attribute.begin, attribute.count};
   }
   return {};
 }
@@ -73,28 +68,35 @@ std::span<const std::int64_t> Graph::attribute(OpId o, std::string_view key) con
 std::vector<std::pair<std::string_view, std::span<const std::int64_t>>> Graph::attributes(
     OpId o) const {
   std::vector<std::pair<std::string_view, std::span<const std::int64_t>>> all;
-  for (const Attribute& attribute : attributes_[o.index()]) {
-    all.emplace_back(kinds_[attribute.key],
-                     std::span(attribute_values_.data() + attribute.begin, attribute.count));
+  for (const GraphColumns::Attribute& attribute : columns_.attributes[o.index()]) {
+    all.emplace_back(
+        columns_.kinds[attribute.key],
+        std::span(columns_.attribute_values.data() + attribute.begin, attribute.count));
   }
   return all;
 }
 
 std::size_t Graph::footprint_bytes() const {
-  std::size_t bytes = heap_bytes(storage_bytes_) + heap_bytes(storage_flags_) +
-                      heap_bytes(births_) + heap_bytes(touchers_) + heap_bytes(storage_values_);
-  bytes += heap_bytes(value_storage_) + heap_bytes(value_bytes_) + heap_bytes(value_kind_) +
-           heap_bytes(value_type_) + heap_bytes(value_has_shape_) + heap_bytes(value_producer_) +
-           heap_bytes(value_overwrites_) + heap_bytes(shapes_) + heap_bytes(consumers_);
-  bytes += heap_bytes(op_kind_) + heap_bytes(operands_) + heap_bytes(results_) +
-           heap_bytes(touched_) + heap_bytes(inplace_operand_) + heap_bytes(inplace_result_) +
-           heap_bytes(inplace_storage_) + heap_bytes(workspace_bytes_) + heap_bytes(cost_ns_) +
-           heap_bytes(phase_) + heap_bytes(op_flags_) + heap_bytes(attributes_) +
-           heap_bytes(attribute_values_);
-  bytes += heap_bytes(predecessors_) + heap_bytes(successors_) + heap_bytes(after_) +
-           heap_bytes(edge_kinds_) + heap_bytes(program_order_);
+  std::size_t bytes = heap_bytes(columns_.storage_bytes) + heap_bytes(columns_.storage_flags) +
+                      heap_bytes(columns_.births) + heap_bytes(columns_.touchers) +
+                      heap_bytes(columns_.storage_values);
+  bytes += heap_bytes(columns_.value_storage) + heap_bytes(columns_.value_bytes) +
+           heap_bytes(columns_.value_kind) + heap_bytes(columns_.value_type) +
+           heap_bytes(columns_.value_has_shape) + heap_bytes(columns_.value_producer) +
+           heap_bytes(columns_.value_overwrites) + heap_bytes(columns_.shapes) +
+           heap_bytes(columns_.consumers);
+  bytes += heap_bytes(columns_.op_kind) + heap_bytes(columns_.operands) +
+           heap_bytes(columns_.results) + heap_bytes(columns_.touched) +
+           heap_bytes(columns_.inplace_operand) + heap_bytes(columns_.inplace_result) +
+           heap_bytes(columns_.inplace_storage) + heap_bytes(columns_.workspace_bytes) +
+           heap_bytes(columns_.cost_ns) + heap_bytes(columns_.phase) +
+           heap_bytes(columns_.op_flags) + heap_bytes(columns_.attributes) +
+           heap_bytes(columns_.attribute_values);
+  bytes += heap_bytes(columns_.predecessors) + heap_bytes(columns_.successors) +
+           heap_bytes(columns_.after) + heap_bytes(columns_.edge_kinds) +
+           heap_bytes(columns_.program_order);
   // Name pools hold their text and one offset a name.
-  bytes += value_names_.text_bytes() + op_names_.text_bytes() +
+  bytes += columns_.value_names.text_bytes() + columns_.op_names.text_bytes() +
            sizeof(std::uint32_t) * (value_count() + op_count());
   return bytes;
 }

@@ -84,10 +84,10 @@ class GraphBuilder {
   // One more OpSpec::after edge: `op` waits for `before`.
   void add_after(OpId op, OpId before) { after_.emplace_back(op, before); }
 
-  std::size_t op_count() const { return graph_.op_count(); }
-  std::size_t value_count() const { return graph_.value_count(); }
-  StorageId storage(ValueId v) const { return graph_.storage(v); }
-  std::int64_t size_bytes(ValueId v) const { return graph_.size_bytes(v); }
+  std::size_t op_count() const { return columns_.op_kind.size(); }
+  std::size_t value_count() const { return columns_.value_storage.size(); }
+  StorageId storage(ValueId v) const { return columns_.value_storage[v.index()]; }
+  std::int64_t size_bytes(ValueId v) const { return columns_.value_bytes[v.index()]; }
 
   // Cost: O((ops + edges) log) time. An empty graph is a valid graph.
   Graph build();
@@ -98,6 +98,8 @@ class GraphBuilder {
     std::int32_t to;
     EdgeKind kind;
   };
+  std::size_t storage_count() const { return columns_.storage_bytes.size(); }
+  bool has_unordered_writes(StorageId s) const;
   std::uint32_t intern(std::string_view text);
   void add_bytes(std::int64_t bytes, InvalidGraph::Place place, std::size_t index);
   void check_value(ValueId v, std::string_view role) const;
@@ -115,7 +117,7 @@ class GraphBuilder {
   void find_program_order();
   std::string name_cycle(const std::vector<std::int32_t>& waiting) const;
 
-  Graph graph_;
+  GraphColumns columns_;
   std::vector<Edge> edges_;
   std::vector<std::pair<OpId, OpId>> after_;  // (op, what it waits for)
   std::vector<ValueId> overwritten_by_;       // by value
