@@ -28,6 +28,20 @@ TEST(DartsCell, NeedsSixMapsInTheBestOrderAndFiveRewritten) {
   EXPECT_TRUE(order::verify(rewritten.graph, certificate).valid());
 }
 
+TEST(DartsCell, ComesOutTheSameBySerenityAlone) {
+  order::Options serenity;
+  serenity.algorithm = order::Algorithm::kSerenity;
+  serenity.time_limit_seconds = -1;
+  const graph::Graph cell = testing::darts_cell();
+  const order::OrderResult ordered = order::solve(cell, serenity);
+  EXPECT_EQ(ordered.peak_bytes, 6 * kMapBytes);
+  EXPECT_TRUE(ordered.proved());
+  const Rewritten rewritten = rewrite_where_it_pays(
+      cell, [&](const graph::Graph& graph) { return order::solve(graph, serenity); });
+  EXPECT_EQ(rewritten.solved.peak_bytes, 5 * kMapBytes);
+  EXPECT_TRUE(rewritten.solved.proved());
+}
+
 TEST(DartsCell, NeedsSixMapsWhereTheSumHasAFixedOrder) {
   const graph::Graph cell = testing::darts_cell();
   const graph::Graph free = apply_at(cell, std::vector{find_candidates(cell)[0].op});

@@ -2,6 +2,8 @@
 #include "serenity.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -12,8 +14,6 @@
 namespace plimsoll::order {
 namespace {
 
-constexpr std::int64_t kMostLinks = 1 << 26;  // 8 bytes each
-
 // What one part came to.
 struct Part {
   std::vector<std::int32_t> order;  // empty: none found
@@ -21,38 +21,76 @@ struct Part {
   std::int64_t states = 0;
 };
 
-// Halves the soft budget when a step times out, goes halfway up when there is no solution, and
-// stops at the first solution, which is an optimum: only states above the budget were dropped.
-Part schedule_part(const Problem& problem, std::int64_t hard_budget, const Options& options,
-                   Stopper& stopper) {
-  Part part;
-  part.bound = resident_bound(problem).bytes;
-  LevelOptions level;
-  level.budget = hard_budget;
-  level.most_states =
-      std::min(options.serenity_states, kMostLinks / std::max<std::int64_t>(1, problem.op_count()));
-  std::int64_t none = part.bound - 1;        // the highest budget known to have no solution
-  std::int64_t timed_out = hard_budget + 1;  // the lowest that timed out
-  while (level.budget > none && level.budget < timed_out) {
-    LevelResult found = search_levels(problem, level, stopper);
-    part.states += found.states;
-    if (found.outcome == LevelResult::Outcome::kFound) {
-      part.order = std::move(found.order);
-      part.bound = profile(problem, part.order).peak;
-      break;
-    }
-    if (found.outcome == LevelResult::Outcome::kStopped) break;
-    if (found.outcome == LevelResult::Outcome::kFull) {
-      timed_out = level.budget;
-      level.budget = std::max(level.budget / 2, none + (timed_out - none) / 2);
-    } else {
-      none = level.budget;
-      part.bound = std::max(part.bound, none + 1);
-      level.budget = none + (timed_out - none) / 2;
+// The largest number that divides every size: the step in which budgets differ.
+std::int64_t common_unit(const Problem& problem) {
+  std::int64_t unit = 0;
+  for (const std::int64_t bytes : problem.bytes) unit = std::gcd(unit, bytes);
+  for (const std::int64_t extra : problem.extra) unit = std::gcd(unit, extra);
+  return std::max<std::int64_t>(unit, 1);
+}
+
+// Adaptive soft budgeting on one part: halves the budget when a step times out, goes halfway up
+// when there is no solution, and stops at the first solution, which is an optimum, since only
+// states above the budget were dropped.
+class SoftBudget {
+ public:
+  // `enough`: the bound of the whole, below which no part needs to go.
+  SoftBudget(const Problem& problem, std::int64_t hard_budget, std::int64_t enough,
+             const Options& options, Stopper& stopper)
+      : problem_(problem), stopper_(stopper), unit_(common_unit(problem)), base_(hard_budget) {
+    part_.bound = std::max(enough, resident_bound(problem).bytes);
+    level_.most_states = std::max<std::int64_t>(1, options.serenity_states);
+    level_.most_bytes = static_cast<std::size_t>(std::max<std::int64_t>(1, options.table_bytes));
+    // In units below the hard budget, so that all figures are whole ones.
+    none_ = -((base_ - (part_.bound - 1) + unit_ - 1) / unit_);
+  }
+
+  Part run() {
+    using Outcome = LevelResult::Outcome;
+    std::int64_t budget = 0;
+    for (;;) {
+      level_.budget = base_ + budget * unit_;
+      LevelResult found = search_levels(problem_, level_, stopper_);
+      part_.states += found.states;
+      if (found.outcome == Outcome::kFound) {
+        part_.order = std::move(found.order);
+        part_.bound = std::max(part_.bound, profile(problem_, part_.order).peak);
+        return std::move(part_);
+      }
+      if (found.outcome == Outcome::kStopped || found.outcome == Outcome::kMemory)
+        return std::move(part_);
+      if (found.outcome == Outcome::kFull) {
+        timed_out_.push_back(budget);
+      } else {
+        none_ = budget;
+        part_.bound = std::max(part_.bound, level_.budget + 1);
+        while (!timed_out_.empty() && timed_out_.back() <= none_) timed_out_.pop_back();
+      }
+      if (timed_out_.empty()) return std::move(part_);  // nothing up to the hard budget
+      budget = next_budget();
     }
   }
-  return part;
-}
+
+ private:
+  // Between the highest budget without a solution and the lowest that timed out; where they meet,
+  // the lowest once more, with twice the states a step.
+  std::int64_t next_budget() {
+    const std::int64_t low = timed_out_.back();
+    if (low - none_ > 1) return none_ + (low - none_) / 2;
+    level_.most_states *= 2;
+    timed_out_.pop_back();
+    return low;
+  }
+
+  const Problem& problem_;
+  Stopper& stopper_;
+  std::int64_t unit_;
+  std::int64_t base_;  // the hard budget
+  std::int64_t none_;  // the highest budget known to have no solution, in units above base_
+  std::vector<std::int64_t> timed_out_;  // likewise, falling
+  LevelOptions level_;
+  Part part_;
+};
 
 }  // namespace
 
@@ -69,12 +107,13 @@ void run_serenity(const Problem& problem, const Options& options, Stopper& stopp
     std::int64_t hard_budget = timeline.levels.rest[begin];
     for (std::int32_t p = begin; p < end; ++p)
       hard_budget = std::max(hard_budget, timeline.levels.run[p]);
-    if (end - begin > 1 && !stopper()) {
-      part = schedule_part(window_problem(problem, timeline, begin, end), hard_budget, options,
-                           stopper);
-    } else if (end - begin == 1) {
-      part.order = {0};
-      part.bound = hard_budget;
+    if (end - begin == 1 || hard_budget <= result.lower_bound_bytes) {
+      part.order.resize(end - begin);  // as it stands is good enough
+      std::iota(part.order.begin(), part.order.end(), 0);
+      if (end - begin == 1) part.bound = hard_budget;
+    } else if (!stopper()) {
+      const Problem window = window_problem(problem, timeline, begin, end);
+      part = SoftBudget(window, hard_budget, result.lower_bound_bytes, options, stopper).run();
     }
     if (part.order.empty()) ++unsolved;
     for (std::int32_t p = begin; p < end; ++p)
@@ -89,7 +128,7 @@ void run_serenity(const Problem& problem, const Options& options, Stopper& stopp
   result.separators.assign(marks.begin(), marks.end());
   result.segments = static_cast<std::int32_t>(marks.size()) - 1;
   if (unsolved > 0)
-    result.note = fmt::format("{} of {} parts timed out at every budget and keep program order",
+    result.note = fmt::format("{} of {} parts ran out of time or memory and keep program order",
                               unsolved, result.segments);
   result.peak_bytes = profile(problem, order).peak;
   result.order = std::move(order);

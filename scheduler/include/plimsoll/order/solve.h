@@ -45,7 +45,7 @@ struct Options {
   std::int64_t work_limit = -1;        // in operator visits, which repeat exactly; negative: none
   std::function<bool()> stop;          // asked often; true ends the search with what is there
   std::int64_t table_bytes = 1 << 30;  // most memory for the table of states
-  std::int64_t serenity_states = 200000;  // states per step that count as the paper's time-out
+  std::int64_t serenity_states = 200000;  // a step's time-out in SERENITY, at first (it doubles)
   std::int32_t ilp_ops = 40;              // most fused operators that kIlp accepts
 };
 
