@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The graphs of tests/data/graphs: the listed optima, proved, and proofs that check.
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <ostream>
 #include <string>
 
@@ -8,6 +10,7 @@
 
 #include "plimsoll/graph/memory.h"
 #include "plimsoll/graph/text.h"
+#include "plimsoll/order/cut.h"
 #include "plimsoll/order/from_graph.h"
 
 namespace plimsoll::order {
@@ -92,16 +95,37 @@ INSTANTIATE_TEST_SUITE_P(
                       "training/t-gpt2xlb1", "training/t-resnet1001", "training/t-resnet50",
                       "training/t-unet"));
 
-TEST(PinnedBy, NamesAnOperatorAndStoragesWhoseBytesAreTheBound) {
-  for (const char* name : {"training/x-resnet50-32", "training/t-unet"}) {
-    const graph::Graph graph = read(name);
-    const OrderResult result = solve(graph, {});
-    ASSERT_TRUE(result.pinned_by.op.valid()) << name;
-    std::int64_t sum = graph.workspace_bytes(result.pinned_by.op);
-    for (const graph::StorageId s : result.pinned_by.storages) sum += graph.size_bytes(s);
-    EXPECT_EQ(sum, result.pinned_by.bytes) << name;
-    EXPECT_EQ(result.pinned_by.bytes, result.lower_bound_bytes) << name;
+TEST(PinnedBy, NamesTheStoragesThatNoOrderSeparatesAtOneOperator) {
+  for (const std::string folder : {"inference", "training"}) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator(PLIMSOLL_TEST_DATA "/graphs/" + folder)) {
+      if (entry.path().extension() != ".txt") continue;
+      const std::string name = folder + "/" + entry.path().stem().string();
+      const graph::Graph graph = read(name);
+      const OrderResult result = solve(graph, {});
+      ASSERT_TRUE(result.pinned_by.op.valid()) << name;
+      std::int64_t sum = graph.workspace_bytes(result.pinned_by.op);
+      for (const graph::StorageId s : result.pinned_by.storages) sum += graph.size_bytes(s);
+      EXPECT_EQ(sum, result.pinned_by.bytes) << name;
+      EXPECT_LE(result.pinned_by.bytes, result.lower_bound_bytes) << name;
+      if (result.proof == BoundProof::kCut) {
+        EXPECT_EQ(result.pinned_by.bytes, result.lower_bound_bytes) << name;
+      }
+    }
   }
+}
+
+// Where no one operator pins the peak, what is named is the most that any operator does.
+TEST(PinnedBy, NamesTheLargestCutWhereOnlyASearchProvesThePeak) {
+  const graph::Graph graph = read("training/x-vgg11-32");
+  const OrderResult result = solve(graph, {});
+  const Problem problem = make_problem(graph);
+  std::int64_t largest = 0;
+  for (std::int32_t o = 0; o < problem.op_count(); ++o)
+    largest = std::max(largest, cut_bound(problem, o, {}).bytes);
+  EXPECT_LT(largest, result.peak_bytes);
+  EXPECT_EQ(result.proof, BoundProof::kExhausted);
+  EXPECT_EQ(result.pinned_by.bytes, largest);
 }
 
 }  // namespace

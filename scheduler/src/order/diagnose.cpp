@@ -7,6 +7,8 @@
 
 #include "plimsoll/order/cut.h"
 
+#include "resident_bound.h"
+
 namespace plimsoll::order {
 namespace {
 
@@ -50,7 +52,9 @@ void diagnose(const Problem& problem, std::span<const std::int32_t> suspects, St
     result.bound_op = result.pinned_by.op;
     result.lower_bound_bytes = std::min(result.pinned_by.bytes, result.peak_bytes);
     if (result.proof != Proof::kResident) result.proof = Proof::kCut;
-  } else if (result.proof == Proof::kCut) {
+  } else if (result.proof != Proof::kResident ||
+             result.lower_bound_bytes > start_end_bytes(problem)) {
+    // What a fused operator touches, or its cut, is no bound that the graph itself shows.
     result.proof = Proof::kExhausted;
   }
 }

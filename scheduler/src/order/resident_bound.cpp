@@ -5,14 +5,18 @@
 
 namespace plimsoll::order {
 
-ResidentBound resident_bound(const Problem& problem) {
-  const std::int64_t throughout = problem.base_bytes;
-  std::int64_t start = throughout, end = throughout;
+std::int64_t start_end_bytes(const Problem& problem) {
+  std::int64_t start = problem.base_bytes, end = problem.base_bytes;
   for (std::int32_t v = 0; v < problem.storage_count(); ++v) {
     if (problem.kept[v] != 0) end += problem.bytes[v];
     if (problem.from_start(v) && problem.survives(v)) start += problem.bytes[v];
   }
-  ResidentBound bound{std::max(start, end), -1};
+  return std::max(start, end);
+}
+
+ResidentBound resident_bound(const Problem& problem) {
+  const std::int64_t throughout = problem.base_bytes;
+  ResidentBound bound{start_end_bytes(problem), -1};
   for (std::int32_t o = 0; o < problem.op_count(); ++o) {
     std::int64_t bytes = throughout + problem.extra[o];
     for (const std::int32_t v : problem.results[o])
