@@ -392,6 +392,10 @@ std::int32_t result_type(const Node& node, const Operands& x) {
   if (node.kind == "Cast") return static_cast<std::int32_t>(node.integer("to", kUndefined));
   if (node.kind == "Shape" || node.kind == "ArgMax" || node.kind == "ArgMin") return kInt64;
   if (node.kind == "Where") return x.type(1);
+  if (node.kind == "ConstantOfShape") {
+    const Attribute* const value = node.attribute("value");
+    return value != nullptr && value->tensor ? value->tensor->type : std::int32_t{kFloat};
+  }
   return x.type(0);
 }
 
