@@ -1,56 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands schedule and verify, as people type them.
-#include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "command.h"
+#include "command_runner.h"
 
 namespace plimsoll::cli {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::Outcome;
+using testing::read;
+using testing::run;
+using testing::scratch;
 
 const std::string kData = PLIMSOLL_TEST_DATA;
 const std::string kCell = kData + "/darts-cell.json";
-
-struct Outcome {
-  int exit_code = 0;
-  std::string out;
-  std::string err;
-  Json json() const { return Json::parse(out); }
-};
-
-Outcome run(std::vector<std::string> words) {
-  Commands commands;
-  add_commands(commands);
-  std::vector<const char*> arguments = {"plimsoll"};
-  for (const std::string& word : words) arguments.push_back(word.c_str());
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  Outcome result;
-  result.exit_code = run_program(static_cast<int>(arguments.size()), arguments.data(),
-                                 std::move(commands), "none");
-  result.out = ::testing::internal::GetCapturedStdout();
-  result.err = ::testing::internal::GetCapturedStderr();
-  return result;
-}
-
-std::string scratch(const std::string& name) {
-  return (std::filesystem::path(::testing::TempDir()) / ("plimsoll-schedule-" + name)).string();
-}
-
-std::string read(const std::string& path) {
-  std::ifstream stream(path, std::ios::binary);
-  std::stringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
 
 TEST(Schedule, GivesTheKeysOfTheContract) {
   const Outcome result = run({"schedule", kCell, "--json", "-"});

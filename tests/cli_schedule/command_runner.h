@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs the program in this process, as people type it, and keeps what it says.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "command.h"
+
+namespace plimsoll::cli::testing {
+
+struct Outcome {
+  int exit_code = 0;
+  std::string out;
+  std::string err;
+  Json json() const { return Json::parse(out); }
+};
+
+inline Outcome run(std::vector<std::string> words) {
+  Commands commands;
+  add_commands(commands);
+  std::vector<const char*> arguments = {"plimsoll"};
+  for (const std::string& word : words) arguments.push_back(word.c_str());
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  Outcome result;
+  result.exit_code = run_program(static_cast<int>(arguments.size()), arguments.data(),
+                                 std::move(commands), "none");
+  result.out = ::testing::internal::GetCapturedStdout();
+  result.err = ::testing::internal::GetCapturedStderr();
+  return result;
+}
+
+inline std::string scratch(const std::string& name) {
+  return (std::filesystem::path(::testing::TempDir()) / ("plimsoll-schedule-" + name)).string();
+}
+
+inline std::string read(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  std::stringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
+
+inline std::string write(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+}  // namespace plimsoll::cli::testing
