@@ -16,7 +16,7 @@
 #include "plimsoll/graph/text.h"
 #include "plimsoll/order/from_graph.h"
 
-#include "order_graphs.h"
+#include "made_graphs.h"
 
 namespace {
 
@@ -25,9 +25,9 @@ plimsoll::graph::Graph load(const std::string& text) {
   if (colon == std::string::npos) return plimsoll::graph::read_text_file(text);
   const std::int64_t ops = std::atoll(text.c_str() + colon + 1);
   const std::string kind = text.substr(0, colon);
-  if (kind == "resnet") return plimsoll::bench::resnet_training(ops);
-  if (kind == "layers") return plimsoll::bench::wide_layers(ops, 1000, 1);
-  return plimsoll::bench::deep_chain(ops);
+  if (kind == "resnet") return plimsoll::order::testing::resnet_training(ops);
+  if (kind == "layers") return plimsoll::order::testing::wide_layers(ops, 1000, 1);
+  return plimsoll::order::testing::deep_chain(ops);
 }
 
 bool switch_off(const std::string& rule, plimsoll::order::Options& options) {

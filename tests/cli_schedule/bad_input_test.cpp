@@ -18,12 +18,12 @@
 namespace plimsoll::cli {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::read;
 using testing::run;
 using testing::scratch;
 using testing::write;
-using ::testing::HasSubstr;
 
 const std::string kData = PLIMSOLL_TEST_DATA;
 
@@ -53,33 +53,49 @@ std::string json_sizes(const std::string& first, const std::string& second) {
 
 std::vector<BadFile> bad_files() {
   return {
-      {"a cycle", ".json",
+      {"a cycle",
+       ".json",
        json_ops(R"({"name":"there","operands":[0],"results":[1]},)"
                 R"({"name":"back","operands":[1],"results":[0]})"),
        {"cycle", "there", "back"}},
-      {"an op that needs itself", ".json", json_ops(R"({"operands":[0],"results":[0]})"), {"cycle"}},
+      {"an op that needs itself",
+       ".json",
+       json_ops(R"({"operands":[0],"results":[0]})"),
+       {"cycle"}},
       {"a negative size", ".json", json_sizes("8", "-1"), {"storages[1]"}},
       {"a size beyond 64 bits", ".json", json_sizes("8", "18446744073709551616"), {"storages[1]"}},
-      {"a sum beyond 62 bits", ".json",
-       json_sizes("4611686018427387904", "4611686018427387904"), {"2^62"}},
+      {"a sum beyond 62 bits",
+       ".json",
+       json_sizes("4611686018427387904", "4611686018427387904"),
+       {"2^62"}},
       {"a size that is no whole number", ".json", json_sizes("8", "1.5"), {"storages[1]"}},
       {"a cost that is no number", ".json", json_ops(R"({"results":[1],"cost_ns":NaN})"), {"byte"}},
       {"a cost beyond all numbers", ".json", json_ops(R"({"results":[1],"cost_ns":1e999})"), {}},
       {"a negative cost", ".json", json_ops(R"({"results":[1],"cost_ns":-1})"), {"ops[0]"}},
-      {"an id twice", ".json",
-       json(R"({"bytes":8,"id":3},{"bytes":8,"id":3})", R"({"storage":3})", ""), {"storages[1]"}},
-      {"an operand that is not there", ".json", json_ops(R"({"operands":[9],"results":[1]})"),
+      {"an id twice",
+       ".json",
+       json(R"({"bytes":8,"id":3},{"bytes":8,"id":3})", R"({"storage":3})", ""),
+       {"storages[1]"}},
+      {"an operand that is not there",
+       ".json",
+       json_ops(R"({"operands":[9],"results":[1]})"),
        {"ops[0]", "9"}},
-      {"two producers", ".json", json_ops(R"({"results":[1]},{"results":[1]})"),
+      {"two producers",
+       ".json",
+       json_ops(R"({"results":[1]},{"results":[1]})"),
        {"ops[1]", "already"}},
-      {"a storage that is not there", ".json", json(R"({"bytes":8})", R"({"storage":7})", ""),
+      {"a storage that is not there",
+       ".json",
+       json(R"({"bytes":8})", R"({"storage":7})", ""),
        {"values[0]", "7"}},
       {"an unknown key", ".json", json_ops(R"({"results":[1],"colour":"red"})"), {"colour"}},
       {"another version", ".json", R"({"format":"plimsoll-graph","version":2})", {"version"}},
       {"deep nesting", ".json", std::string(1'000'000, '['), {}},
       {"half a file", ".json", json_ops("").substr(0, 60), {"byte"}},
       {"nothing, as JSON", ".json", "", {}},
-      {"a cycle as text", ".txt", "2 2\n8 0 0\n8 0 0\n0 1 1 0 1 there\n0 1 1 1 0 back\n",
+      {"a cycle as text",
+       ".txt",
+       "2 2\n8 0 0\n8 0 0\n0 1 1 0 1 there\n0 1 1 1 0 back\n",
        {"cycle", "there", "back"}},
       {"a negative size as text", ".txt", "1 0\n-8 0 0\n", {"line 2"}},
       {"an overflowing size as text", ".txt", "1 0\n99999999999999999999 0 0\n", {"line 2"}},
@@ -90,8 +106,10 @@ std::vector<BadFile> bad_files() {
       {"nothing, as text", ".txt", "", {"line"}},
       {"nothing, as ONNX", ".onnx", "", {"byte 0"}},
       {"text, as ONNX", ".onnx", "this is no model", {"byte"}},
-      {"half a model", ".onnx",
-       read(kData + "/graphs/inference/darts-imagenet.onnx").substr(0, 5000), {"byte"}},
+      {"half a model",
+       ".onnx",
+       read(kData + "/graphs/inference/darts-imagenet.onnx").substr(0, 5000),
+       {"byte"}},
   };
 }
 
@@ -121,8 +139,8 @@ TEST(BadGraph, ThatIsAFolderIsRefused) {
 }
 
 TEST(OddGraph, WithoutOpsHasAnEmptyOrder) {
-  for (const auto& [extension, bytes] : {std::pair<std::string, std::string>{".json", json("", "", "")},
-                                         {".txt", "0 0\n"}}) {
+  for (const auto& [extension, bytes] :
+       {std::pair<std::string, std::string>{".json", json("", "", "")}, {".txt", "0 0\n"}}) {
     const std::string path = write(scratch("empty" + extension), bytes);
     const std::string certificate = scratch("empty-certificate.json");
     const Outcome result = run({"schedule", path, "--json", "-", "--certificate", certificate});
@@ -135,8 +153,8 @@ TEST(OddGraph, WithoutOpsHasAnEmptyOrder) {
 }
 
 TEST(OddGraph, OfZeroBytesIsProved) {
-  const std::string path = write(scratch("zero.json"), json(R"({"bytes":0})", R"({"storage":0})",
-                                                            R"({"results":[0]})"));
+  const std::string path =
+      write(scratch("zero.json"), json(R"({"bytes":0})", R"({"storage":0})", R"({"results":[0]})"));
   const Outcome result = run({"schedule", path, "--json", "-", "--require-proof"});
   ASSERT_EQ(result.exit_code, kDone) << result.err;
   EXPECT_EQ(result.json()["peak_bytes"], 0);
@@ -167,18 +185,19 @@ class BadCertificate : public ::testing::Test {
 };
 
 TEST_F(BadCertificate, ThatIsNoneIsABadFile) {
-  for (const std::string& text : {std::string(), std::string("[]"), std::string("{}"), std::string("null"),
-                                 text_.substr(0, text_.size() / 2), std::string(100'000, '['),
-                                 read(kGraph)}) {
+  for (const std::string& text :
+       {std::string(), std::string("[]"), std::string("{}"), std::string("null"),
+        text_.substr(0, text_.size() / 2), std::string(100'000, '['), read(kGraph)}) {
     const Outcome result = verify(text);
     EXPECT_EQ(result.exit_code, kBadUsage) << text.substr(0, 40);
     EXPECT_THAT(result.err, HasSubstr(path_));
   }
-  for (const auto& [key, value] : {std::pair<std::string, std::string>{"\"op\":", "\"op\":-7,\"x\":"},
-                                   {"\"peak_bytes\":", "\"peak_bytes\":-"},
-                                   {"\"peak_bytes\":", "\"peak_bytes\":99999999999999999999"},
-                                   {"\"order\":[", "\"order\":[null,"},
-                                   {"\"order\":[", "\"order\":[-1,"}}) {
+  for (const auto& [key, value] :
+       {std::pair<std::string, std::string>{"\"op\":", "\"op\":-7,\"x\":"},
+        {"\"peak_bytes\":", "\"peak_bytes\":-"},
+        {"\"peak_bytes\":", "\"peak_bytes\":99999999999999999999"},
+        {"\"order\":[", "\"order\":[null,"},
+        {"\"order\":[", "\"order\":[-1,"}}) {
     std::string changed = text_;
     changed.replace(changed.find(key), key.size(), value);
     EXPECT_EQ(verify(changed).exit_code, kBadUsage) << value;

@@ -61,6 +61,21 @@ TEST(Schedule, RewritesTheDartsCellTo753Kilobytes) {
   EXPECT_THAT(other.out, HasSubstr("another graph"));
 }
 
+TEST(Schedule, SaysHowManyVariablesTheIntegerProgramHas) {
+  const std::string graph = kData + "/graphs/training/x-resnet18-1.txt";
+  EXPECT_THAT(run({"schedule", graph, "--algorithm", "ilp"}).out, HasSubstr("after pruning"));
+  const Json json = run({"schedule", graph, "--algorithm", "ilp", "--json", "-"}).json();
+  EXPECT_GT(json["ilp_variables"], json["ilp_variables_pruned"]);
+  EXPECT_GT(json["ilp_variables_pruned"], 0);
+}
+
+TEST(Schedule, OrdersAHandMadeModelWithEveryFeature) {
+  const Outcome result = run({"schedule", kData + "/every-feature.onnx", "--dim", "batch=2",
+                              "--require-proof", "--json", "-"});
+  ASSERT_EQ(result.exit_code, kDone) << result.err;
+  EXPECT_LT(result.json()["peak_bytes"], result.json()["program_peak_bytes"]);
+}
+
 TEST(Schedule, WritesItsPictures) {
   const std::string svg = scratch("o.svg");
   const std::string html = scratch("o.html");

@@ -169,7 +169,9 @@ class EveryFeature {
           .packed = true},
          {{2, 8, 3, 3}});
     keep({.kind = "Conv", .inputs = {"x", "w"}, .ints = {{"dilations", {2, 1}}}}, {{2, 8, 2, 4}});
-    keep({.kind = "Conv", .inputs = {"x", "w2"}, .integers = {{"group", 2}},
+    keep({.kind = "Conv",
+          .inputs = {"x", "w2"},
+          .integers = {{"group", 2}},
           .strings = {{"auto_pad", "SAME_UPPER"}}},
          {{2, 8, 6, 6}});
     keep({.kind = "Conv", .inputs = {"x", "w"}, .strings = {{"auto_pad", "VALID"}}},
@@ -213,7 +215,9 @@ class EveryFeature {
     keep({.kind = "Squeeze", .inputs = {"thin", "axis_1"}}, {{2, 8}});
     keep({.kind = "Squeeze", .inputs = {"thin"}}, {{2, 8}});
     keep({.kind = "Flatten", .inputs = {"x"}, .integers = {{"axis", 2}}}, {{8, 36}});
-    keep({.kind = "Slice", .inputs = {"x"}, .ints = {{"starts", {1, 0}}, {"ends", {3, 4}}, {"axes", {1, 2}}}},
+    keep({.kind = "Slice",
+          .inputs = {"x"},
+          .ints = {{"starts", {1, 0}}, {"ends", {3, 4}}, {"axes", {1, 2}}}},
          {{2, 2, 4, 6}});
     keep({.kind = "Slice", .inputs = {"x", "starts", "ends", "axis_3", "step_1"}}, {{2, 4, 6, 2}});
     keep({.kind = "Slice", .inputs = {"x", "back_start", "back_end", "axis_3", "step_minus_2"}},
@@ -230,13 +234,18 @@ class EveryFeature {
     keep({.kind = "ConstantOfShape", .inputs = {"three_two"}}, {{3, 2}});
     keep({.kind = "ConstantOfShape", .inputs = {"three_two"}, .tensors = {{"value", {9}}}},
          {{3, 2}}, 8);
-    keep({.kind = "DepthToSpace", .inputs = {"x"}, .integers = {{"blocksize", 2}}}, {{2, 1, 12, 12}});
-    keep({.kind = "SpaceToDepth", .inputs = {"x"}, .integers = {{"blocksize", 3}}}, {{2, 36, 2, 2}});
+    keep({.kind = "DepthToSpace", .inputs = {"x"}, .integers = {{"blocksize", 2}}},
+         {{2, 1, 12, 12}});
+    keep({.kind = "SpaceToDepth", .inputs = {"x"}, .integers = {{"blocksize", 3}}},
+         {{2, 36, 2, 2}});
     keep({.kind = "Split", .inputs = {"x"}, .ints = {{"split", {1, 3}}}, .integers = {{"axis", 1}}},
          {{2, 1, 6, 6}, {2, 3, 6, 6}});
     keep({.kind = "Split", .inputs = {"x", "halves"}, .integers = {{"axis", 1}}},
          {{2, 1, 6, 6}, {2, 3, 6, 6}});
-    keep({.kind = "Split", .inputs = {"x"}, .outputs = {"a", "b", "c", "d"}, .integers = {{"axis", 2}}},
+    keep({.kind = "Split",
+          .inputs = {"x"},
+          .outputs = {"a", "b", "c", "d"},
+          .integers = {{"axis", 2}}},
          {{2, 4, 2, 6}, {2, 4, 2, 6}, {2, 4, 2, 6}, {2, 4, 0, 6}});
   }
 
@@ -247,7 +256,10 @@ class EveryFeature {
     fold({.kind = "Constant", .outputs = {"c12"}, .ints = {{"value_ints", {1, 2}}}});
     fold({.kind = "Constant", .outputs = {"unread"}, .reals = {{"value_float", 0.5F}}});
     fold({.kind = "Shape", .inputs = {"x"}, .outputs = {"shape"}});
-    fold({.kind = "Shape", .inputs = {"x"}, .outputs = {"tail"}, .integers = {{"start", -2}, {"end", 4}}});
+    fold({.kind = "Shape",
+          .inputs = {"x"},
+          .outputs = {"tail"},
+          .integers = {{"start", -2}, {"end", 4}}});
     fold({.kind = "Size", .inputs = {"x"}, .outputs = {"size"}});
     fold({.kind = "Gather", .inputs = {"shape", "axis_1"}, .outputs = {"four"}});
     fold({.kind = "Mul", .inputs = {"four", "c2"}, .outputs = {"eight"}});
@@ -256,15 +268,24 @@ class EveryFeature {
     fold({.kind = "Div", .inputs = {"size", "eight_again"}, .outputs = {"thirty_six"}});
     fold({.kind = "Cast", .inputs = {"thirty_six"}, .outputs = {"cast"}, .integers = {{"to", 7}}});
     fold({.kind = "Identity", .inputs = {"cast"}, .outputs = {"same"}});
-    fold({.kind = "Concat", .inputs = {"eight_again", "same"}, .outputs = {"to"}, .integers = {{"axis", 0}}});
+    fold({.kind = "Concat",
+          .inputs = {"eight_again", "same"},
+          .outputs = {"to"},
+          .integers = {{"axis", 0}}});
     keep({.kind = "Reshape", .inputs = {"x", "to"}}, {{8, 36}});
     fold({.kind = "Unsqueeze", .inputs = {"c3"}, .outputs = {"list"}, .ints = {{"axes", {0}}}});
     fold({.kind = "Squeeze", .inputs = {"list"}, .outputs = {"scalar"}, .ints = {{"axes", {0}}}});
     fold({.kind = "Reshape", .inputs = {"scalar", "step_1"}, .outputs = {"list_again"}});
     fold({.kind = "Slice", .inputs = {"c12", "starts", "ends"}, .outputs = {"both"}});
-    fold({.kind = "Concat", .inputs = {"both", "list_again", "back_start"}, .outputs = {"to_4"}, .integers = {{"axis", 0}}});
+    fold({.kind = "Concat",
+          .inputs = {"both", "list_again", "back_start"},
+          .outputs = {"to_4"},
+          .integers = {{"axis", 0}}});
     keep({.kind = "Reshape", .inputs = {"x", "to_4"}}, {{1, 2, 3, 48}});
-    fold({.kind = "Concat", .inputs = {"one_two", "tail"}, .outputs = {"to_wide"}, .integers = {{"axis", 0}}});
+    fold({.kind = "Concat",
+          .inputs = {"one_two", "tail"},
+          .outputs = {"to_wide"},
+          .integers = {{"axis", 0}}});
     keep({.kind = "ConstantOfShape", .inputs = {"to_wide"}}, {{1, 2, 6, 6}});
   }
 
@@ -275,12 +296,14 @@ class EveryFeature {
     OnnxModel outer;
     outer.weight("own", {6});
     outer.node({.kind = "Mul", .inputs = {"own", "row"}, .outputs = {"local"}});
-    outer.node({.kind = "If", .inputs = {"local"}, .outputs = {"deeper"}, .graphs = {inner.graph()}});
+    outer.node(
+        {.kind = "If", .inputs = {"local"}, .outputs = {"deeper"}, .graphs = {inner.graph()}});
     outer.output("deeper");
     for (const std::string kind : {"If", "Loop", "Scan"}) {
       const std::string result = "of_" + kind;
       model_.declare(result, kX);
-      keep({.kind = kind, .inputs = {"flags"}, .outputs = {result}, .graphs = {outer.graph()}}, {kX});
+      keep({.kind = kind, .inputs = {"flags"}, .outputs = {result}, .graphs = {outer.graph()}},
+           {kX});
     }
   }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // tests/data/every-feature.onnx, read whole.
+#include "every_feature.h"
+
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -13,8 +15,6 @@
 #include "plimsoll/graph/json.h"
 #include "plimsoll/graph/memory.h"
 #include "plimsoll/graph/onnx.h"
-
-#include "every_feature.h"
 
 namespace plimsoll::graph {
 namespace {

@@ -48,7 +48,7 @@ TEST(Serenity, AgreesWithBruteForce) {
 // More than 64 operators, so that sets take several words, some of them full or empty in all.
 TEST(Serenity, AgreesWithTheSearchOnGraphsOfSeveralWords) {
   int proved = 0;
-  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+  for (std::uint32_t seed = 0; seed < 14; ++seed) {
     const graph::Graph graph = random_graph(seed, 70);
     Options options = by(Algorithm::kSerenity);
     options.table_bytes = 16 << 20;
@@ -60,7 +60,7 @@ TEST(Serenity, AgreesWithTheSearchOnGraphsOfSeveralWords) {
     ASSERT_EQ(result.peak_bytes, searched.peak_bytes) << "seed " << seed;
     ++proved;
   }
-  EXPECT_GE(proved, 4);
+  EXPECT_GE(proved, 3);
 }
 
 TEST(Serenity, MovesItsBudgetAndItsStepLimitUntilItFindsTheOptimum) {
@@ -83,7 +83,7 @@ TEST(Serenity, ProvesANetWhoseCutNodesDivideIt) {
 }
 
 TEST(Ilp, AgreesWithTheSearchOnRandomGraphs) {
-  for (std::uint32_t seed = 0; seed < 60; ++seed) {
+  for (std::uint32_t seed = 0; seed < 40; ++seed) {
     const graph::Graph graph = random_graph(seed, 10);
     Options options = by(Algorithm::kIlp);
     if (seed % 2 == 0) options.fusion = {false, false, false, false, false, false};

@@ -100,8 +100,8 @@ TEST(Properties, OtherIdsKeepTheProvedPeakOfRealGraphs) {
 }
 
 TEST(Properties, TheBoundIsAtMostThePeakAndThePeakAtMostTheSum) {
-  for (std::uint32_t seed = 0; seed < 300; ++seed) {
-    const graph::Graph graph = random_graph(seed, 40);
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    const graph::Graph graph = random_graph(seed, 30);
     std::int64_t sum = 0, most_workspace = 0;
     for (std::size_t s = 0; s < graph.storage_count(); ++s)
       sum += graph.size_bytes(graph::StorageId(s));

@@ -271,6 +271,9 @@ class ScheduleCommand final : public Command {
       console.print(fmt::format("  pinned by {}: {} bytes in {} tensors that no order separates",
                                 op_name(graph, solved.pinned_by.op), solved.pinned_by.bytes,
                                 solved.pinned_by.storages.size()));
+    if (solved.ilp_variables > 0)
+      console.print(fmt::format("  integer program: {} variables, {} after pruning",
+                                solved.ilp_variables, solved.ilp_variables_pruned));
     if (!solved.note.empty()) console.print("  " + solved.note);
     console.print(fmt::format("  {:.3f} s, {} states", solved.seconds, solved.states));
   }

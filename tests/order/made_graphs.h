@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of any size for measuring the order solvers; the same arguments give the same graph.
+// Graphs of any size for tests and measurements of the solvers; the same arguments give the same
+// graph.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 #include "plimsoll/graph/builder.h"
 #include "plimsoll/graph/graph.h"
 
-namespace plimsoll::bench {
+namespace plimsoll::order::testing {
 
 // One training step of a pre-activation bottleneck ResNet with about `ops` operators: forward,
 // backward with accumulated gradients, and an update for every weight.
@@ -145,4 +146,4 @@ inline graph::Graph deep_chain(std::int64_t ops) {
   return builder.build();
 }
 
-}  // namespace plimsoll::bench
+}  // namespace plimsoll::order::testing
