@@ -23,7 +23,8 @@ if torch.__version__.split("+")[0].split(".")[:2] != _built_with.TORCH.split("."
 from plimsoll import _native
 from plimsoll._native import format_size, mark_step, reset_allocator_statistics
 from plimsoll._planners import explain, layout, schedule
-from plimsoll._sessions import Session, allocator_report, install_allocator, session
+from plimsoll._sessions import (Session, allocator_report, install_allocator, record_memory_history,
+                                save_memory_snapshot, session)
 from plimsoll.errors import (BudgetExceededError, InternalError, InvalidArgumentError, PlimsollError,
                              SpillError, UnsupportedError)
 from plimsoll.reports import AllocatorReport, Report
@@ -32,5 +33,6 @@ __version__ = _built_with.VERSION
 __all__ = [
     "AllocatorReport", "BudgetExceededError", "InternalError", "InvalidArgumentError", "PlimsollError",
     "Report", "Session", "SpillError", "UnsupportedError", "allocator_report", "explain", "format_size",
-    "install_allocator", "layout", "mark_step", "reset_allocator_statistics", "schedule", "session",
+    "install_allocator", "layout", "mark_step", "record_memory_history", "reset_allocator_statistics",
+    "save_memory_snapshot", "schedule", "session",
 ]

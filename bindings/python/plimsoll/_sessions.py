@@ -185,6 +185,23 @@ def allocator_report() -> AllocatorReport:
     return AllocatorReport(**_native.allocator_statistics())
 
 
+def record_memory_history(most_events: int = 100_000) -> None:
+    """Writes down what the CPU allocator gives out and takes back from now on, after ``install_allocator``.
+
+    The newest most_events are kept; 0 stops and forgets.
+    """
+    if not 0 <= most_events <= 2**32:
+        raise InvalidArgumentError(f"record_memory_history: most_events is {most_events}; write 0 to 2**32")
+    _native.record_memory_history(most_events)
+
+
+def save_memory_snapshot(path: str | os.PathLike[str]) -> None:
+    """Writes what was recorded as a PyTorch memory snapshot, for its viewer and for ``plimsoll explain``."""
+    snapshot = _native.memory_snapshot()
+    with open(path, "wb") as file:
+        file.write(snapshot)
+
+
 def _after_fork() -> None:
     global _open
     inherited = current()

@@ -208,6 +208,8 @@ void define_allocator(py::module_& module) {
   module.def("allocator_statistics", [] { return to_dict(allocator_statistics()); });
   module.def("reset_allocator_statistics", &reset_allocator_statistics);
   module.def("mark_step", &mark_step);
+  module.def("record_memory_history", &record_memory_history, py::arg("most_events"));
+  module.def("memory_snapshot", [] { return py::bytes(memory_snapshot()); });
   module.def("peak_owners", [](std::size_t most) {
     py::list owners;
     for (const PeakOwner& owner : peak_owners(most)) {
