@@ -3,7 +3,8 @@
 """Residency: SuperNeurons' figures to the digit, then what the planner does beside it.
 
     ./dev bench residency                      all tables
-    ./dev bench residency --tables paper,time  some of: paper, memory, time, rivals, capacity, speed
+    ./dev bench residency --tables paper,time  some of: paper, memory, time, gap, capacity, speed
+    ./dev bench residency --svg FOLDER         also draws time over budget and growth
 
 Times are simulated on the named device's model (see `plimsoll plan --help`), except in `speed`,
 which is this machine's. Cells that fall short of what is promised end in `!`.
@@ -11,10 +12,9 @@ which is this machine's. Cells that fall short of what is promised end in `!`.
 
 import argparse
 import json
-import resource
+import math
 import subprocess
 import sys
-import time
 from datetime import date
 from pathlib import Path
 
@@ -34,27 +34,35 @@ PAPER = {
 # (net, batch, step model) -> the most MiB of activations and their gradients.
 MEMORY = [("resnet50", 32, "stock", 394), ("resnet152", 32, "stock", 394), ("vgg16", 32, "stock", 1352),
           ("resnet:stages=6-32-596-6", 16, "stock", 197), ("alexnet", 200, "paper", 731)]
-TIME = [("60%", 1.06), ("33%", 1.12), ("20%", 1.20)]
+TIME = [("60%a", 1.06), ("33%a", 1.12), ("20%a", 1.20), ("1.15 LB1", 1.40)]
+# (net, batch, step model): those for which a memory target stands.
+NETS = [("resnet50", 32, "stock"), ("resnet152", 32, "stock"), ("vgg16", 32, "stock"), ("alexnet", 200, "paper"),
+        ("resnet:stages=6-32-596-6", 16, "stock")]
+SLOW_LIMIT = 20  # seconds for one plan of a rival
 RIVALS = ["auto", "recompute-only", "offload-only", "superneurons", "baseline-chen", "baseline-dtr",
           "baseline-capuchin", "baseline-pofo", "baseline-checkmate"]
 
 
 class Program:
     def __init__(self, build):
-        self.path = Path(build) / "bindings/cli/plimsoll"
+        self.build = Path(build)
+        self.path = self.build / "bindings/cli/plimsoll"
 
-    def run(self, *arguments):
-        """Returns the command's JSON; None where the budget cannot work."""
-        done = subprocess.run([str(self.path), *map(str, arguments), "--json", "-", "--quiet"],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+    def run(self, *arguments, limit=None):
+        """Returns the command's JSON; None where the budget cannot work or the time ran out."""
+        try:
+            done = subprocess.run([str(self.path), *map(str, arguments), "--json", "-", "--quiet"], timeout=limit,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+        except subprocess.TimeoutExpired:
+            return None
         if done.returncode == 3:
             return None
         if done.returncode != 0:
             sys.exit(f"{' '.join(map(str, arguments))}: {done.stderr}")
         return json.loads(done.stdout)
 
-    def plan(self, net, batch, budget, *more):
-        return self.run("plan", net, "--batch", batch, "--budget", budget, *more)
+    def plan(self, net, batch, budget, *more, limit=None):
+        return self.run("plan", net, "--batch", batch, "--budget", budget, *more, limit=limit)
 
 
 def paper_table(program):
@@ -93,47 +101,74 @@ def memory_table(program):
     return rows
 
 
+def time_cell(program, device, net, batch, model, budget):
+    """The ratio of every policy at one budget; None where it does not fit."""
+    common = ("--activations-only", "--step-model", model, "--device", device)
+    ratios, result = {}, None
+    for policy in RIVALS:
+        large = net.startswith("resnet:")
+        if large and policy in ("recompute-only", "offload-only", "superneurons", "baseline-chen",
+                                "baseline-checkmate"):
+            continue
+        got = program.plan(net, batch, budget, *common, "--policy", policy,
+                           limit=None if policy == "auto" else SLOW_LIMIT)
+        ratios[policy] = got and got["predicted_seconds"] / got["stock_predicted_seconds"]
+        if policy == "auto":
+            result = got
+            if got is None:
+                break
+    return ratios, result
+
+
+def time_row(program, device, net, batch, model):
+    common = ("--activations-only", "--step-model", model, "--device", device)
+    bound = program.plan(net, batch, "none", *common)
+    rows = []
+    for label, target in TIME:
+        # Nothing is kept across steps here, so 60%a is 60 % of the peak.
+        budget = int(1.15 * bound["resident_bound_bytes"]) if "LB1" in label else label
+        ratios, result = time_cell(program, device, net, batch, model, budget)
+        ours = ratios["auto"]
+        others = {k: v for k, v in ratios.items() if k.startswith("baseline") and v is not None}
+        beaten = sorted(k for k, v in others.items() if ours is None or v < ours * (1 - 1e-9))
+        row = {"device": device, "net": net, "batch": batch, "budget": label, "target": target, "ratios": ratios,
+               "met": ours is not None and ours <= target and not beaten, "beaten_by": beaten}
+        if result is None:
+            least = bound["lower_bound_bytes"]
+            row["why"] = f"no budget below {least} bytes can work" if isinstance(budget, str) and float(
+                budget.rstrip("%a")) / 100 * bound["stock_peak_bytes"] < least else "no plan found"
+        else:
+            row["bound"] = result["time_lower_bound_seconds"] / result["stock_predicted_seconds"]
+            row["arena_bytes"] = result["arena_bytes"]
+        rows.append(row)
+    return rows
+
+
 def time_table(program):
     rows = []
-    print("\nSimulated time over stock's (auto), budgets in % of the saved bytes; ! = above what is promised")
+    print("\nSimulated time over stock's, activations alone; - = does not fit; ! = above the target, or a rival is faster")
     for device in ("a100-80g", "h200"):
-        for net, batch in (("resnet50", 32), ("resnet152", 32), ("vgg16", 32), ("alexnet", 200)):
-            cells = []
-            budgets = list(TIME)
-            bound = program.plan(net, batch, "none", "--activations-only", "--device", device)
-            budgets.append((str(int(1.15 * bound["resident_bound_bytes"])), 1.40))
-            for budget, target in budgets:
-                result = program.plan(net, batch, budget, "--activations-only", "--device", device)
-                label = "1.15 LB1" if target == 1.40 else budget
-                if result is None:
-                    cells.append(f"{label} infeasible!")
-                    rows.append({"device": device, "net": net, "budget": label, "ratio": None, "met": False})
-                    continue
-                ratio = result["predicted_seconds"] / result["stock_predicted_seconds"]
-                least = result["time_lower_bound_seconds"] / result["stock_predicted_seconds"]
-                met = ratio <= target
-                cells.append(f"{label} {ratio:.3f}{'' if met else '!'} (>= {least:.3f})")
-                rows.append({"device": device, "net": net, "budget": label, "ratio": ratio, "bound": least,
-                             "target": target, "met": met})
-            print(f"  {device:9} {net:10} b{batch:<4} " + "  ".join(cells))
+        for net, batch, model in NETS:
+            for row in time_row(program, device, net, batch, model):
+                rows.append(row)
+                cells = [f"{policy.removeprefix('baseline-')} " + ("-" if ratio is None else f"{ratio:.3f}")
+                         for policy, ratio in row["ratios"].items()]
+                mark = "" if row["met"] else "!"
+                note = f"  ({row['why']})" if "why" in row else f"  (>= {row['bound']:.3f})"
+                print(f"  {device:9} {net:24} {row['budget']:8} <= {row['target']:.2f}{mark:1} " + "  ".join(cells)
+                      + note, flush=True)
     return rows
 
 
-def rivals_table(program):
-    rows = []
-    print("\nEvery policy, simulated time over stock's on a100-80g; - = does not fit; ! = auto is slower")
-    for net, batch in (("resnet50", 32), ("vgg16", 32), ("resnet152", 32)):
-        for budget in ("60%", "45%", "33%", "20%"):
-            cells, best = [], None
-            for policy in RIVALS:
-                result = program.plan(net, batch, budget, "--activations-only", "--policy", policy)
-                ratio = None if result is None else result["predicted_seconds"] / result["stock_predicted_seconds"]
-                best = ratio if policy == "auto" else best
-                worse = ratio is not None and policy != "auto" and (best is None or best > ratio * 1.0000001)
-                cells.append(f"{policy} " + ("-" if ratio is None else f"{ratio:.3f}") + ("!" if worse else ""))
-                rows.append({"net": net, "budget": budget, "policy": policy, "ratio": ratio, "beats_auto": worse})
-            print(f"  {net:10} {budget:4} " + "  ".join(cells))
-    return rows
+def gap_table(program):
+    print("\nauto beside the exact planner on 1000 random small steps, three budgets each")
+    done = subprocess.run([str(program.build / "bench/residency_gap"), "1000"], stdout=subprocess.PIPE, text=True,
+                          check=True)
+    result = json.loads(done.stdout)
+    print(f"  {result['cases']} cases, {result['proved']} proved; auto takes the least time in {result['auto_least']};"
+          f" mean {result['mean_ratio']:.4f}, worst {result['worst_ratio']:.4f} ({result['worst_at']});"
+          f" over the exact bound {result['over_bound_ratio']:.4f}")
+    return result
 
 
 def largest(fits, low, high, step):
@@ -170,21 +205,82 @@ def capacity_table(program):
     return rows
 
 
+def peak_memory_mib(program, *arguments):
+    """Of one run of the program alone."""
+    code = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=False);"
+            "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+    done = subprocess.run([sys.executable, "-c", code, str(program.path), *map(str, arguments)],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    return int(done.stdout) / 1024
+
+
 def speed_table(program):
     rows = []
-    print("\nPlanning, this machine (whole command, start of the program included)")
-    for net, batch in (("resnet50", 32), ("resnet:stages=6-32-20-6", 16), ("resnet:stages=6-32-100-6", 16),
+    print("\nPlanning at 33 %a on this machine: the planner alone, and the most memory of the whole program")
+    for net, batch in (("resnet:stages=1-1-1-1", 32), ("resnet50", 32), ("resnet:stages=6-32-20-6", 16),
+                       ("resnet:stages=6-32-100-6", 16), ("resnet:stages=6-32-300-6", 16),
                        ("resnet:stages=6-32-788-6", 16), ("resnet:stages=6-32-3000-6", 4)):
-        begin = time.monotonic()
-        result = program.plan(net, batch, "33%", "--activations-only")
-        seconds = time.monotonic() - begin
-        memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-        print(f"  {net:28} {result['steps']:7} steps  {seconds:7.2f} s  (largest so far {memory:.0f} MiB resident)")
-        rows.append({"net": net, "steps": result["steps"], "seconds": seconds, "resident_mib": memory})
+        arguments = ("plan", net, "--batch", batch, "--budget", "33%a", "--activations-only")
+        seconds = sorted(program.run(*arguments)["planning_seconds"] for _ in range(3))
+        result = program.run(*arguments)
+        memory = peak_memory_mib(program, *arguments)
+        layers = program.run("superneurons", net, "--batch", batch)["layers"]
+        print(f"  {net:28} {layers:6} layers  {2 * layers:7} layer steps  {result['steps']:7} steps planned "
+              f" {seconds[1]:7.3f} s  {memory:.0f} MiB", flush=True)
+        rows.append({"net": net, "layer_steps": 2 * layers, "steps": result["steps"], "seconds": seconds[1],
+                     "seconds_all": seconds, "resident_mib": memory})
     return rows
 
 
-TABLES = {"paper": paper_table, "memory": memory_table, "time": time_table, "rivals": rivals_table,
+def line_chart(title, x_label, y_label, series, log):
+    """An SVG of lines: series maps a name to its points."""
+    width, height, left, low = 760, 440, 70, 50
+    points = [p for line in series.values() for p in line]
+    def scaled(value, least, most):
+        if log:
+            value, least, most = math.log10(value), math.log10(least), math.log10(most)
+        return 0.5 if most <= least else (value - least) / (most - least)
+    xs, ys = [p[0] for p in points], [p[1] for p in points]
+    def place(x, y):
+        return (left + scaled(x, min(xs), max(xs)) * (width - left - 180),
+                height - low - scaled(y, min(ys), max(ys)) * (height - low - 40))
+    colours = ("#1b6ca8", "#c0392b", "#27823b", "#8e44ad", "#b9770e", "#17807e", "#5d6d7e", "#d35489", "#7d6608")
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif"'
+           ' font-size="12"><rect width="100%" height="100%" fill="white"/>',
+           f'<text x="{left}" y="22" font-size="14">{title}</text>',
+           f'<text x="{left}" y="{height - 12}">{x_label}, {min(xs):g} to {max(xs):g}{", log" if log else ""}</text>',
+           f'<text x="8" y="36">{y_label}, {min(ys):.3g} to {max(ys):.3g}{", log" if log else ""}</text>']
+    for i, (name, line) in enumerate(series.items()):
+        path = " ".join(f"{place(x, y)[0]:.1f},{place(x, y)[1]:.1f}" for x, y in sorted(line))
+        colour = colours[i % len(colours)]
+        out.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        out += [f'<circle cx="{place(x, y)[0]:.1f}" cy="{place(x, y)[1]:.1f}" r="3" fill="{colour}"/>' for x, y in line]
+        out.append(f'<text x="{width - 170}" y="{60 + 18 * i}" fill="{colour}">{name}</text>')
+    return "\n".join(out) + "\n</svg>\n"
+
+
+def draw(result, folder):
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    if "speed" in result:
+        line = [(row["layer_steps"], row["seconds"]) for row in result["speed"]]
+        (folder / "residency-growth.svg").write_text(
+            line_chart("Planning time over size", "layer steps", "seconds", {"auto": line}, True), encoding="utf-8")
+    if "time" in result:
+        percent = {"60%a": 60, "33%a": 33, "20%a": 20}
+        series = {}
+        for row in result["time"]:
+            if row["device"] != "a100-80g" or row["net"] != "resnet50" or row["budget"] not in percent:
+                continue
+            for policy, ratio in row["ratios"].items():
+                if ratio is not None and ratio < 2:
+                    series.setdefault(policy, []).append((percent[row["budget"]], ratio))
+        (folder / "residency-time.svg").write_text(
+            line_chart("ResNet-50 b32 on a100-80g (simulated)", "budget, % of stock's activations",
+                       "time over stock's", series, False), encoding="utf-8")
+
+
+TABLES = {"paper": paper_table, "memory": memory_table, "time": time_table, "gap": gap_table,
           "capacity": capacity_table, "speed": speed_table}
 
 
@@ -192,6 +288,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="the build folder")
     parser.add_argument("--tables", default=",".join(TABLES), help="comma-separated (default: all)")
+    parser.add_argument("--svg", metavar="FOLDER", help="draw the tables that can be drawn")
     parser.add_argument("--json", help="write the rows to this file")
     options = parser.parse_args()
     chosen = options.tables.split(",")
@@ -202,6 +299,8 @@ def main():
     result = {"date": date.today().isoformat(), "command": "./dev bench residency --tables " + options.tables}
     for name in chosen:
         result[name] = TABLES[name](program)
+    if options.svg:
+        draw(result, options.svg)
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     return 0

@@ -95,6 +95,23 @@ std::int64_t load_of(const std::vector<Block>& blocks, std::size_t steps) {
 // The free parts of an address space that grows at the top.
 class FreeList {
  public:
+  // Holes and everything up to `capacity_bytes`: the smallest that fits, taken from its low or its
+  // high end; beyond the capacity the top.
+  std::int64_t take_end(std::int64_t bytes, std::int64_t capacity_bytes, bool is_low) {
+    if (top_ < capacity_bytes) {
+      const std::int64_t from = top_;
+      top_ = capacity_bytes;
+      give(from, capacity_bytes - from);
+    }
+    auto best = holes_.end();
+    for (auto it = holes_.begin(); it != holes_.end(); ++it)
+      if (it->second >= bytes && (best == holes_.end() || it->second < best->second)) best = it;
+    if (is_low || best == holes_.end()) return take(bytes);
+    const auto [address, length] = *best;
+    holes_.erase(best);
+    if (length > bytes) holes_.emplace(address, length - bytes);
+    return address + length - bytes;
+  }
   // The smallest hole that fits, the lowest of equals; else the top.
   std::int64_t take(std::int64_t bytes) {
     auto best = holes_.end();
@@ -139,7 +156,9 @@ class FreeList {
 };
 
 // In order of birth, each in the smallest hole: near-linear, for any size. `chosen` are indices.
-void place_in_time_order(std::vector<Block>& blocks, const std::vector<std::size_t>& chosen) {
+// With a capacity, what lives for at most `short_steps` goes to the high end of its hole.
+void place_in_time_order(std::vector<Block>& blocks, const std::vector<std::size_t>& chosen,
+                         std::int64_t capacity_bytes = 0, std::int64_t short_steps = 0) {
   std::vector<std::size_t> by_begin = chosen;
   std::vector<std::size_t> by_end = chosen;
   std::stable_sort(by_begin.begin(), by_begin.end(), [&](std::size_t a, std::size_t b) {
@@ -155,7 +174,9 @@ void place_in_time_order(std::vector<Block>& blocks, const std::vector<std::size
       const Block& dead = blocks[by_end[ended++]];
       free.give(dead.address, dead.bytes);
     }
-    blocks[b].address = free.take(blocks[b].bytes);
+    const bool is_low = blocks[b].steps.length() > short_steps;
+    blocks[b].address = capacity_bytes > 0 ? free.take_end(blocks[b].bytes, capacity_bytes, is_low)
+                                           : free.take(blocks[b].bytes);
   }
 }
 
@@ -184,8 +205,11 @@ std::int64_t top_of(const std::vector<Block>& blocks, const std::vector<std::siz
 
 // Blocks up to which the layout engine is asked.
 constexpr std::size_t kMaxEngine = 20000;
+constexpr std::size_t kMaxSearch = 4000;  // beyond it the greedy suite alone
 constexpr std::int64_t kGreedyVisits = 100'000;
+constexpr std::int64_t kVisitsOfNode = 200;
 constexpr std::int64_t kQuickPart = 4;
+constexpr std::int64_t kLongestShort = 512;
 
 void place_by_engine(std::vector<Block>& blocks, const std::vector<std::size_t>& chosen,
                      std::int64_t capacity_bytes, std::int64_t nodes) {
@@ -199,8 +223,9 @@ void place_by_engine(std::vector<Block>& blocks, const std::vector<std::size_t>&
     problem.buffers.push_back(std::move(buffer));
   }
   LayoutOptions options;
-  options.algorithm = LayoutAlgorithm::kSearch;
-  options.greedy_limit = kGreedyVisits;
+  options.algorithm =
+      chosen.size() <= kMaxSearch ? LayoutAlgorithm::kSearch : LayoutAlgorithm::kGreedy;
+  options.greedy_limit = chosen.size() <= kMaxSearch ? kGreedyVisits : kVisitsOfNode * nodes;
   options.node_limit = nodes;
   const LayoutResult result = solve_layout(problem, options);
   if (result.offsets_bytes.size() != chosen.size()) return;
@@ -210,7 +235,7 @@ void place_by_engine(std::vector<Block>& blocks, const std::vector<std::size_t>&
 
 // Returns the top.
 std::int64_t place_blocks(std::vector<Block>& blocks, std::int64_t load,
-                          const PlacementOptions& options) {
+                          std::int64_t alignment_bytes, const PlacementOptions& options) {
   std::int64_t limit = load / kSmallPart;
   Split split = split_by_size(blocks, limit);
   place_in_time_order(blocks, split.small);
@@ -222,6 +247,12 @@ std::int64_t place_blocks(std::vector<Block>& blocks, std::int64_t load,
   place_in_time_order(blocks, split.large);
   std::int64_t top = top_of(blocks, split.large);
   const std::int64_t aim = std::max(options.aim_bytes, load + load / kStripPart) - strip;
+  for (std::int64_t steps = 4; top > aim && steps <= kLongestShort; steps *= 2) {
+    std::vector<Block> other = blocks;
+    place_in_time_order(other, split.large, aim - aim % alignment_bytes, steps);
+    if (top_of(other, split.large) < top) blocks = std::move(other);
+    top = top_of(blocks, split.large);
+  }
   if (top > aim && split.large.size() <= kMaxEngine) {
     // With a capacity the search looks for nothing above it: quick where it succeeds.
     for (const auto& [capacity, nodes] :
@@ -242,7 +273,7 @@ std::int64_t place_blocks(std::vector<Block>& blocks, std::int64_t load,
 void place_instances(const graph::Graph& graph, Plan& plan, const PlacementOptions& options) {
   Blocks made = BlockMaker(graph, plan).run();
   plan.peak_bytes = load_of(made.blocks, plan.steps.size());
-  plan.arena_bytes = place_blocks(made.blocks, plan.peak_bytes, options);
+  plan.arena_bytes = place_blocks(made.blocks, plan.peak_bytes, plan.alignment_bytes, options);
   for (std::size_t i = 0; i < plan.instances.size(); ++i) {
     const std::int32_t block = made.of_instance[i];
     plan.instances[i].address = block < 0 ? 0 : made.blocks[std::size_t(block)].address;

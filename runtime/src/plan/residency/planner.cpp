@@ -32,6 +32,8 @@ constexpr int kLeastTriesOfSmall = 16;
 constexpr std::size_t kLargeGraph = 4000;
 constexpr std::size_t kRungs = 64;
 constexpr std::size_t kRungsOfLarge = 14;
+// Where their rungs are far apart: the lowest ones, in parts of the least.
+constexpr double kLowOfLarge[] = {1.06, 1.13, 1.22};
 // The lowest decide what is feasible at all: more work on their layout.
 constexpr std::size_t kTightRungs = 6;
 constexpr std::int64_t kNodes = 5000;
@@ -282,9 +284,15 @@ class Planner::Impl {
     const double low = movable(bounds_.lower_bound_bytes);
     const double high = movable(bounds_.stock_peak_bytes);
     const std::size_t rungs = is_large() ? kRungsOfLarge : kRungs;
-    for (std::size_t i = 0; i < rungs; ++i) {
-      const double part = static_cast<double>(i) / static_cast<double>(rungs);
-      const std::int64_t bytes = pinned + std::llround(low * std::pow(high / low, part));
+    std::vector<double> levels;
+    for (std::size_t i = 0; i < rungs; ++i)
+      levels.push_back(low *
+                       std::pow(high / low, static_cast<double>(i) / static_cast<double>(rungs)));
+    if (is_large())
+      for (const double part : kLowOfLarge) levels.push_back(std::min(high, low * part));
+    std::sort(levels.begin(), levels.end());
+    for (const double level : levels) {
+      const std::int64_t bytes = pinned + std::llround(level);
       if (ladder_.empty() || bytes > ladder_.back()) ladder_.push_back(bytes);
     }
     next_rung_ = first_rung_ = lowest_rung();

@@ -70,8 +70,7 @@ class ResidualGraph {
  private:
   ValueId write(InstanceId id) {
     const std::size_t i = id.index();
-    return present_[i] =
-               builder_.add_value({.storage = storages_[i], .overwrites = present_[i]});
+    return present_[i] = builder_.add_value({.storage = storages_[i], .overwrites = present_[i]});
   }
   void add_op(const DraftStep& step) {
     graph::OpSpec spec;

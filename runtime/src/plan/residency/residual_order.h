@@ -9,8 +9,8 @@
 
 namespace plimsoll::plan {
 
-// An order whose peak is more than a hundredth below `problem`'s, or empty. Cost: bounded visits, see order/solve.h.
-// Deterministic.
+// An order whose peak is more than a hundredth below `problem`'s, or empty. Cost: bounded visits,
+// see order/solve.h. Deterministic.
 std::vector<graph::OpId> solve_order(const Problem& problem);
 
 // Once bytes leave and come back, something else pins the peak. The draft's runs, copies and
