@@ -234,8 +234,9 @@ def test_ctrl_c_at_any_bytecode_leaves_no_session_open():
             sys.settrace(None)
         assert plimsoll._sessions.current() is None or not plimsoll._sessions.current().is_open
         assert torch.Tensor.numpy is original
-        at += 1
-    assert at > 20
+        # The first and most delicate ones singly, the many that follow (replacing methods) in strides.
+        at += 1 if at < 60 else 11
+    assert at > 60
     with plimsoll.session("1MiB"):
         pass
 

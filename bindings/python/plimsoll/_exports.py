@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 # These read or write bytes themselves, and keep no address.
 _TENSOR_CALLS = ("tolist", "apply_", "map_", "map2_")
 _STORAGE_CALLS = ("tolist", "__getitem__", "__setitem__", "_write_file", "byteswap", "fill_",
-                  "_set_from_file", "is_pinned")
+                  "copy_", "_set_from_file", "is_pinned", "_share_fd_cpu_", "_share_filename_cpu_")
 _MISSING = object()
 _NAMES = ("__name__", "__qualname__", "__doc__")
 
 
-def tensor_of(storage: torch.UntypedStorage) -> torch.Tensor:
-    """Returns a tensor over a storage's bytes, without reading them."""
-    return torch.empty(0, dtype=torch.uint8).set_(storage)
+# What marks this thread's operators for the session.
+_KEY = cast(torch._C.DispatchKey, torch._C._parse_dispatch_key("Fake"))
 
 
 class PointerGuards:
@@ -56,6 +55,17 @@ class PointerGuards:
             if hasattr(torch.UntypedStorage, name):
                 self._replace(torch.UntypedStorage, name, self._storage_during_call)
         self._replace(torch, "save", self._save)
+        self._let_higher_order_operators_pass()
+
+    def _let_higher_order_operators_pass(self) -> None:
+        # Those in Python look their kernel up by the highest key, and have none for the session's.
+        defaults = torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS
+        for owner, name, value in [
+                (torch._ops, "_HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS", [*defaults, _KEY]),
+                *((operator, "non_fallthrough_keys", operator.non_fallthrough_keys.remove(_KEY))
+                  for operator in torch._ops._higher_order_ops.values())]:
+            self._originals.append((owner, name, getattr(owner, name)))
+            setattr(owner, name, value)
 
     def remove(self) -> None:
         """Puts everything back. May be interrupted and called again."""
@@ -79,11 +89,11 @@ class PointerGuards:
         self._originals.append((owner, name, own))
         setattr(owner, name, replacement)
 
-    def _pin(self, tensor: torch.Tensor) -> _native.ExportPin | None:
-        session = self._session()
-        if session is None or not session.is_open or not _is_plain(tensor) or not session._holds(tensor):
+    def _pin(self, exported: torch.Tensor | torch.UntypedStorage) -> _native.ExportPin | None:
+        session, storage = self._session(), _storage_of(exported)
+        if session is None or storage is None or not session.is_open or not session._holds(storage):
             return None
-        return _native.ExportPin(session, tensor)
+        return _native.ExportPin(session, storage)
 
     def _during_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -98,12 +108,14 @@ class PointerGuards:
 
     def _storage_during_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(storage: torch.UntypedStorage, *args: Any, **kwargs: Any) -> Any:
-            pin = self._pin(tensor_of(storage)) if storage.device.type == "cpu" else None
+            operands = [s for s in (storage, *args) if isinstance(s, torch.UntypedStorage)]
+            pins = [self._pin(s) for s in operands]
             try:
                 return original(storage, *args, **kwargs)
             finally:
-                if pin is not None:
-                    pin.release()
+                for pin in pins:
+                    if pin is not None:
+                        pin.release()
 
         return call
 
@@ -132,9 +144,10 @@ class PointerGuards:
     def _exported_for_good(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def export(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             session = self._session()
-            if session is not None and session.is_open and _is_plain(tensor):
+            storage = _storage_of(tensor)
+            if session is not None and session.is_open and storage is not None:
                 # The consumer's end cannot be seen from here: pinned as long as the storage lives.
-                session._pin_for_good(tensor)
+                session._pin_for_good(storage)
             return original(tensor, *args, **kwargs)
 
         return export
@@ -153,7 +166,7 @@ class PointerGuards:
             if self._saving:
                 # Serialisation compares addresses only, and there may be no room for all at once.
                 return storage._cdata
-            pin = self._pin(tensor_of(storage)) if storage.device.type == "cpu" else None
+            pin = self._pin(storage)
             if pin is not None:
                 self._lent.append(pin)
             return original(storage)
@@ -166,7 +179,7 @@ class PointerGuards:
 
         class Writer(plain_writer):  # type: ignore[misc, valid-type]
             def write_record(self, name: str, data: Any, size: int) -> None:
-                pin = guards._pin(tensor_of(data)) if isinstance(data, torch.UntypedStorage) else None
+                pin = guards._pin(data) if isinstance(data, torch.UntypedStorage) else None
                 try:
                     super().write_record(name, data, size)
                 finally:
@@ -185,6 +198,10 @@ class PointerGuards:
         return save
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
-    """Says whether a tensor has bytes of its own that can be pinned."""
-    return tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_nested
+def _storage_of(exported: torch.Tensor | torch.UntypedStorage) -> torch.UntypedStorage | None:
+    """Returns the bytes behind a tensor or storage, where they can be pinned."""
+    if isinstance(exported, torch.UntypedStorage):
+        return exported if exported.device.type == "cpu" else None
+    if exported.layout is not torch.strided or exported.device.type != "cpu" or exported.is_nested:
+        return None
+    return exported.untyped_storage()

@@ -45,6 +45,13 @@ def _check_device(device: str | torch.device | None) -> None:
                            "release; leave device out for the CPU's memory")
 
 
+def _strided_storage(tensor: torch.Tensor) -> torch.UntypedStorage:
+    if tensor.layout is not torch.strided:
+        raise InvalidArgumentError(f"session: a tensor of layout {tensor.layout} has no storage of its own; "
+                                   "name its parts, such as tensor.values()")
+    return tensor.untyped_storage()
+
+
 class Session(_native.SessionCore):
     """A hard budget over the PyTorch code of one thread. Made by ``plimsoll.session``."""
 
@@ -107,15 +114,15 @@ class Session(_native.SessionCore):
 
     def pin(self, tensor: torch.Tensor) -> None:
         """Brings the tensor's bytes in and keeps them at one address until ``unpin``. Counted."""
-        self._pin(tensor)
+        self._pin(_strided_storage(tensor))
 
     def unpin(self, tensor: torch.Tensor) -> None:
         """Takes one ``pin`` back."""
-        self._unpin(tensor)
+        self._unpin(_strided_storage(tensor))
 
     def holds(self, tensor: torch.Tensor) -> bool:
         """Says whether the session has taken the tensor's storage over, resident or not."""
-        return self._holds(tensor)
+        return self._holds(_strided_storage(tensor))
 
     def reset_peak(self) -> None:
         """Makes ``peak_bytes`` start from what is resident now."""

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The extension module plimsoll._native: sessions, the allocator and sizes for Python.
-#include <ATen/ATen.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "plimsoll/allocator.h"
@@ -171,11 +170,14 @@ void define_session(py::module_& module) {
       .def_property_readonly("is_in_step", &SessionCore::is_in_step)
       .def("_step", [](std::shared_ptr<SessionCore> core) { return StepContext(std::move(core)); })
       .def("_pin", &SessionCore::pin)
-      .def("_unpin", py::overload_cast<const at::Tensor&>(&SessionCore::unpin))
+      .def("_unpin",
+           [](SessionCore& core, const c10::Storage& storage) {
+             core.unpin(storage.unsafeGetStorageImpl());
+           })
       .def("_pin_for_good",
-           [](SessionCore& core, const at::Tensor& tensor) {
-             core.pin(tensor);
-             tensor.storage().unsafeGetStorageImpl()->set_resizable(false);
+           [](SessionCore& core, const c10::Storage& storage) {
+             core.pin(storage);
+             storage.unsafeGetStorageImpl()->set_resizable(false);
            })
       .def("_holds", &SessionCore::holds)
       .def("_report", [](const SessionCore& core) { return to_dict(core.report()); })
@@ -194,7 +196,7 @@ void define_session(py::module_& module) {
       .def("__enter__", [](StepContext& step) { step.enter(); })
       .def("__exit__", &exit_step);
   py::class_<ExportPin>(module, "ExportPin")
-      .def(py::init<std::shared_ptr<SessionCore>, const at::Tensor&>())
+      .def(py::init<std::shared_ptr<SessionCore>, const c10::Storage&>())
       .def("release", &ExportPin::release);
 }
 

@@ -73,18 +73,17 @@ void SessionCore::end_step(bool is_complete) noexcept {
   step_.reset();
 }
 
-bool SessionCore::holds(const at::Tensor& tensor) const {
-  return session_ != nullptr && session_->holds(tensor);
+bool SessionCore::holds(const c10::Storage& storage) const {
+  return session_ != nullptr && session_->holds(storage);
 }
 
-void SessionCore::pin(const at::Tensor& tensor) {
+void SessionCore::pin(const c10::Storage& pinned) {
   check_thread("session.pin");
-  if (!tensor.has_storage()) return;
-  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
+  c10::StorageImpl* storage = pinned.unsafeGetStorageImpl();
   {
     const py::gil_scoped_release no_gil;
-    if (session_->holds(tensor)) {
-      session_->pin(tensor);
+    if (session_->holds(pinned)) {
+      session_->pin(pinned);
     } else {
       // Outside of the arena a storage is moved into it when a step touches it, unless it says that
       // it cannot change its size: then it is counted where it stands.
@@ -133,9 +132,9 @@ void SessionCore::abandon_in_child() noexcept {
   step_.reset();
 }
 
-ExportPin::ExportPin(std::shared_ptr<SessionCore> core, const at::Tensor& tensor)
-    : core_(std::move(core)), storage_(tensor.storage().unsafeGetStorageImpl()) {
-  core_->pin(tensor);
+ExportPin::ExportPin(std::shared_ptr<SessionCore> core, const c10::Storage& storage)
+    : core_(std::move(core)), storage_(storage.unsafeGetStorageImpl()) {
+  core_->pin(storage);
 }
 
 void ExportPin::release() noexcept {

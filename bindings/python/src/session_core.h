@@ -13,7 +13,7 @@
 #include <optional>
 #include <thread>
 
-#include <ATen/core/Tensor.h>
+#include <c10/core/Storage.h>
 #include <c10/util/flat_hash_map.h>
 
 #include "plimsoll/session.h"
@@ -39,11 +39,10 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
 
   // Counted: the storage stays where it is until as many releases. Nothing happens to storages the
   // session does not hold, but that they will not be moved (they count as pinned once touched).
-  void pin(const at::Tensor& tensor);
-  void unpin(const at::Tensor& tensor) { unpin(tensor.storage().unsafeGetStorageImpl()); }
+  void pin(const c10::Storage& storage);
   void unpin(c10::StorageImpl* storage);
-  // Says whether the tensor's bytes stand in the session's arena, or wait in a lower tier.
-  bool holds(const at::Tensor& tensor) const;
+  // Says whether the bytes stand in the session's arena, or wait in a lower tier.
+  bool holds(const c10::Storage& storage) const;
 
   SessionReport report() const;
   Session& session() const;
@@ -83,7 +82,7 @@ class StepContext {
 // Keeps one storage at its address. Released once, by release() or at its end; holds no reference.
 class ExportPin {
  public:
-  ExportPin(std::shared_ptr<SessionCore> core, const at::Tensor& tensor);
+  ExportPin(std::shared_ptr<SessionCore> core, const c10::Storage& storage);
   ~ExportPin() { release(); }
   ExportPin(const ExportPin&) = delete;
   ExportPin& operator=(const ExportPin&) = delete;

@@ -97,6 +97,8 @@ class Arena final : public ArenaSource,
   // makes room for that and holds the operands again. False where a further run would do no better;
   // the operands are then let go by abandon_operator().
   bool prepare_rerun(OperatorFrame& frame);
+  // Errors: c10::OutOfMemoryError where `bytes` cannot stand in the budget at once.
+  void check_fits(const std::string& name, std::int64_t bytes);
   // The operator threw: lets go of its operands.
   void abandon_operator(OperatorFrame& frame) noexcept;
 

@@ -2,6 +2,7 @@
 // The arena's steps, its report and its end.
 #include <algorithm>
 #include <chrono>
+#include <string>
 
 #include "plimsoll/base/error.h"
 
@@ -106,6 +107,17 @@ SessionReport Arena::report() const {
 const std::shared_ptr<const KnownStep> Arena::last_known() const {
   const std::lock_guard lock(mutex_);
   return tracker_.last_known();
+}
+
+void Arena::check_fits(const std::string& name, std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes <= movable_budget_bytes()) return;
+  op_name_ = &name;
+  op_operand_bytes_ = bytes;
+  op_live_bytes_ = 0;
+  throw_out_of_memory("the largest part of it does not fit into the budget of " +
+                          std::to_string(options_.budget_bytes) + " bytes",
+                      0);
 }
 
 bool Arena::holds(c10::StorageImpl* storage) const {

@@ -92,6 +92,7 @@ std::unique_ptr<OperatorInfo> read_schema(const c10::OperatorHandle& op) {
     const bool is_tensor = argument.type()->kind() == c10::TypeKind::TensorType;
     if (is_tensor && i < 63) info->plain_tensors |= 1ULL << i;
   }
+  info->lists = list_shape(schema);
   if (is_composite(op)) {
     info->kind = OperatorClass::kComposite;
   } else if (is_metadata(op, info->name)) {

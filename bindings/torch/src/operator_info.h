@@ -11,6 +11,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/flat_hash_map.h>
 
+#include "list_operators.h"
+
 namespace plimsoll::detail {
 
 enum class OperatorClass : std::uint8_t {
@@ -32,6 +34,7 @@ struct OperatorInfo {
   int arguments = 0;
   int returns = 0;
   std::string name;  // "aten::convolution"
+  ListShape lists;   // of an operator that goes by list entry
 
   bool writes_argument(int index) const { return (writes >> (index < 63 ? index : 63) & 1) != 0; }
 };

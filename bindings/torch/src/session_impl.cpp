@@ -2,6 +2,7 @@
 #include "session_impl.h"
 
 #include <optional>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
@@ -9,35 +10,23 @@
 #include "plimsoll/base/error.h"
 
 #include "host_allocator.h"
+#include "list_operators.h"
+#include "tensor_storages.h"
 
 namespace plimsoll::detail {
 namespace {
 
 using Storages = c10::SmallVector<Arena::Touched, 8>;
 
-// Null for what has no bytes of its own on this device. Wrapped numbers are values: they are born
-// and die with one call and are left on the heap.
-c10::StorageImpl* storage_of(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return nullptr;
-  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return nullptr;
-  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-  return storage->nbytes() > 0 ? storage : nullptr;
-}
+// What a slice of an operator over lists may take: so little that no slice sets the least budget
+// where its entries are small, so much that cutting costs nothing.
+constexpr std::int64_t kSlicesPerBudget = 16;
 
-// Calls `visit` with the storage of every tensor in a value: tensors, lists and optionals of them,
-// and whatever tuples and generic lists hold.
-template <typename Visit>
-void visit_storages(const c10::IValue& value, const Visit& visit) {
-  if (value.isTensor()) {
-    // No reference is taken: use counts steer what autograd steals and reuses.
-    if (c10::StorageImpl* storage = storage_of(value.toTensor())) visit(storage);
-  } else if (value.isTensorList()) {
-    for (const c10::IValue& element : value.toListRef()) visit_storages(element, visit);
-  } else if (value.isList()) {
-    for (const c10::IValue& element : value.toListRef()) visit_storages(element, visit);
-  } else if (value.isTuple()) {
-    for (const c10::IValue& element : value.toTupleRef().elements()) visit_storages(element, visit);
-  }
+// Views take what they view first.
+bool is_of_parts(const OperatorInfo& info, const torch::jit::Stack& stack) {
+  if (info.arguments == 0) return false;
+  const c10::IValue& first = stack[stack.size() - static_cast<std::size_t>(info.arguments)];
+  return first.isTensor() && has_parts(first.toTensor());
 }
 
 Storages operands(const OperatorInfo& info, const torch::jit::Stack& stack) {
@@ -128,7 +117,12 @@ void SessionImpl::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet
       run_composite(op, keys, stack);
       return;
     case OperatorClass::kMetadata:
-      run_kernel(op, keys, stack);
+      // A view of a sparse tensor copies its indices.
+      if (is_of_parts(info, *stack)) {
+        run_operator(info, op, keys, stack);
+      } else {
+        run_kernel(op, keys, stack);
+      }
       return;
     case OperatorClass::kFactory:
     case OperatorClass::kCompute:
@@ -139,10 +133,37 @@ void SessionImpl::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet
 
 void SessionImpl::run_operator(const OperatorInfo& info, const c10::OperatorHandle& op,
                                c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (info.lists.can_slice()) {
+    auto slices = ListSlices::cut(info.lists, *stack, options_.budget_bytes / kSlicesPerBudget);
+    if (slices.has_value()) {
+      run_slices(info, *slices, op, keys, stack);
+      return;
+    }
+  }
+  run_whole(info, info.hash, op, keys, stack);
+}
+
+void SessionImpl::run_slices(const OperatorInfo& info, ListSlices& slices,
+                             const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                             torch::jit::Stack* stack) {
+  // Before the first slice, so that a call which cannot end changes nothing.
+  arena_->check_fits(info.name, slices.largest_bytes());
+  for (std::size_t i = 0; i < slices.count(); ++i) {
+    torch::jit::Stack slice = slices.arguments(i);
+    run_whole(info, info.hash + 0x9e3779b97f4a7c15ULL * (i + 1), op, keys, &slice);
+    slices.add_returns(std::move(slice));
+  }
+  torch::jit::drop(*stack, static_cast<std::size_t>(info.arguments));
+  for (c10::IValue& value : slices.joined()) stack->push_back(std::move(value));
+}
+
+void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
+                            const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                            torch::jit::Stack* stack) {
   OperatorFrame frame;
   const Storages storages =
       info.kind == OperatorClass::kFactory ? Storages() : operands(info, *stack);
-  arena_->begin_operator(info.hash, info.name, storages, frame);
+  arena_->begin_operator(hash, info.name, storages, frame);
   const std::int64_t begin_ns = options_.record_events ? arena_->now_ns() : 0;
   std::optional<SavedArguments> saved;
   if (info.can_rerun && frame.may_run_out) saved.emplace(info, *stack);
@@ -222,9 +243,12 @@ void Session::unpin(const c10::Storage& storage) {
   if (storage) impl_->arena().unpin(storage.unsafeGetStorageImpl());
 }
 
-bool Session::holds(const at::Tensor& tensor) const {
-  auto* storage = detail::storage_of(tensor);
-  return storage != nullptr && impl_->arena().holds(storage);
+void Session::pin(const c10::Storage& storage) {
+  if (storage) impl_->arena().pin(storage.unsafeGetStorageImpl());
+}
+
+bool Session::holds(const c10::Storage& storage) const {
+  return storage && impl_->arena().holds(storage.unsafeGetStorageImpl());
 }
 
 void Session::detach_after_fork() noexcept { detail::Interposer::detach_after_fork(); }

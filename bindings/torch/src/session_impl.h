@@ -9,6 +9,7 @@
 
 #include "arena.h"
 #include "interposer.h"
+#include "list_operators.h"
 #include "operator_info.h"
 
 namespace plimsoll::detail {
@@ -30,6 +31,10 @@ class SessionImpl final : public OperatorListener {
  private:
   void run_operator(const OperatorInfo& info, const c10::OperatorHandle& op,
                     c10::DispatchKeySet keys, torch::jit::Stack* stack);
+  void run_slices(const OperatorInfo& info, ListSlices& slices, const c10::OperatorHandle& op,
+                  c10::DispatchKeySet keys, torch::jit::Stack* stack);
+  void run_whole(const OperatorInfo& info, std::uint64_t hash, const c10::OperatorHandle& op,
+                 c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
   const SessionOptions options_;
   std::shared_ptr<Arena> arena_;

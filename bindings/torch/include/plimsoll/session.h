@@ -170,10 +170,11 @@ class Session {
   // Brings the tensor's storage into the arena and keeps it at one address until unpin() or the
   // end of the session. Its bytes count as pinned.
   void pin(const at::Tensor& tensor);
+  void pin(const c10::Storage& storage);
   void unpin(const at::Tensor& tensor);
   void unpin(const c10::Storage& storage);
-  // Says whether the session has taken the tensor's storage over (resident or not).
-  bool holds(const at::Tensor& tensor) const;
+  // Says whether the session has taken the storage over (resident or not).
+  bool holds(const c10::Storage& storage) const;
 
   SessionReport report() const;
   // The least bytes (out plus in) that any schedule of moves needs per step for the sequence of
