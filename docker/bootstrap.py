@@ -125,9 +125,34 @@ def make_environment(torch):
     return path
 
 
+def make_real_packages(torch, environment):
+    """Returns the folder with the packages of docker/lock/real-VERSION.txt, or None without one."""
+    lock = ROOT / "docker/lock" / f"real-{torch}.txt"
+    if not lock.exists():
+        return None
+    digest = hashlib.sha256(lock.read_bytes()).hexdigest()[:12]
+    path = environment / f"real-{digest}"
+    with open(environment / "real.lock", "w", encoding="utf-8") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        if (path / "complete").exists():
+            return path
+        say(f"installing the packages that tests/python/real trains into {path} (0.4 GB, a minute)")
+        shutil.rmtree(path, ignore_errors=True)
+        step = [str(environment / "bin/python"), "-m", "pip", "install", "--quiet",
+                "--disable-pip-version-check", "--require-hashes", "--no-deps", "--only-binary", ":all:",
+                "--target", str(path), "-r", str(lock)]
+        if subprocess.run(step, stdout=sys.stderr, check=False).returncode != 0:
+            shutil.rmtree(path, ignore_errors=True)
+            fail(f"'{' '.join(step)}' failed; nothing half-made was kept")
+        (path / "complete").touch()
+    return path
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--torch", default="2.15.0", help="LibTorch release (default: %(default)s)")
+    parser.add_argument("--real", action="store_true",
+                        help="also the packages that tests/python/real trains; prints their folder second")
     parser.add_argument("--packages-only", action="store_true", help="Debian packages only")
     options = parser.parse_args()
     if sys.version_info < (3, 11):
@@ -135,7 +160,10 @@ def main():
     environment_path(options.torch)
     install_packages()
     if not options.packages_only:
-        print(make_environment(options.torch))
+        environment = make_environment(options.torch)
+        print(environment)
+        if options.real:
+            print(make_real_packages(options.torch, environment) or "")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = {".h", ".cpp", ".cu", ".cuh", ".py"}
-FOLDERS = {"scheduler", "runtime", "kernels", "bindings", "tests", "bench", "docker"}
+FOLDERS = {"scheduler", "runtime", "kernels", "bindings", "tests", "bench", "docker", "docs"}
 FORBIDDEN_NAMES = {"util", "utils", "helper", "helpers", "common", "misc"}
 
 # Which parts (the first folder below plimsoll/) the files of a place may include. Public headers

@@ -19,6 +19,8 @@ class Program:
     step: Callable[[], Any]
     state: Callable[[], Any]
     evaluate: Callable[[], Any] | None = None
+    #: A step is a whole loop of somebody else's: its optimizer's steps are the session's.
+    drives_itself: bool = False
 
 
 Make = Callable[[], Program]
@@ -97,7 +99,7 @@ def run_inside(make: Make, steps: int, budget: int) -> tuple[Any, plimsoll.Repor
     with plimsoll.session(budget) as session:
         results = []
         for _ in range(steps):
-            with session.step():
+            with session.steps_by_optimizer() if program.drives_itself else session.step():
                 result = program.step()
             results.append(frozen(result))
         if program.evaluate is not None:

@@ -216,11 +216,28 @@ def test_a_tensor_made_by_a_session_lives_on_in_the_next_and_without_one():
     assert [tensor[0].item() for tensor in tensors] == [2.0 * i for i in range(8)]
 
 
+def test_what_was_shown_to_numpy_before_is_moved_once_the_array_is_gone():
+    tensors = [torch.full((ENTRY,), float(i)) for i in range(8)]
+    kept = tensors[0].numpy()
+    again = tensors[0].numpy()
+    del kept
+    for tensor in tensors[1:]:
+        assert tensor.numpy()[0] == tensor[0].item()
+    gc.collect()
+    with plimsoll.session(BUDGET) as session:
+        for _ in range(2):
+            with session.step():
+                for tensor in tensors:
+                    tensor.add_(1)
+        assert session.report().foreign_bytes == 4 * ENTRY
+    assert again[0] == 2.0 and tensors[7][0].item() == 9.0
+
+
 def test_methods_are_pytorchs_own_again_after_a_session():
-    before = {name: getattr(torch.Tensor, name) for name in ("numpy", "data_ptr", "__dlpack__", "tolist")}
+    before = {name: getattr(torch.Tensor, name) for name in ("data_ptr", "__dlpack__", "tolist")}
     save, copy_ = torch.save, torch.UntypedStorage.copy_
     with Pressed():
-        assert torch.Tensor.numpy is not before["numpy"]
-        assert torch.Tensor.numpy.__doc__ == before["numpy"].__doc__
+        assert torch.Tensor.data_ptr is not before["data_ptr"]
+        assert torch.Tensor.data_ptr.__doc__ == before["data_ptr"].__doc__
     assert {name: getattr(torch.Tensor, name) for name in before} == before
     assert torch.save is save and torch.UntypedStorage.copy_ is copy_

@@ -21,6 +21,7 @@ if torch.__version__.split("+")[0].split(".")[:2] != _built_with.TORCH.split("."
         "builds it for the torch that is there")
 
 from plimsoll import _native
+from plimsoll._compare import Comparison, ComparisonRow, compare
 from plimsoll._native import format_size, mark_step, reset_allocator_statistics
 from plimsoll._planners import explain, layout, schedule
 from plimsoll._sessions import (Session, allocator_report, install_allocator, record_memory_history,
@@ -31,8 +32,8 @@ from plimsoll.reports import AllocatorReport, Report
 
 __version__ = _built_with.VERSION
 __all__ = [
-    "AllocatorReport", "BudgetExceededError", "InternalError", "InvalidArgumentError", "PlimsollError",
-    "Report", "Session", "SpillError", "UnsupportedError", "allocator_report", "explain", "format_size",
-    "install_allocator", "layout", "mark_step", "record_memory_history", "reset_allocator_statistics",
-    "save_memory_snapshot", "schedule", "session",
+    "AllocatorReport", "BudgetExceededError", "Comparison", "ComparisonRow", "InternalError",
+    "InvalidArgumentError", "PlimsollError", "Report", "Session", "SpillError", "UnsupportedError",
+    "allocator_report", "compare", "explain", "format_size", "install_allocator", "layout", "mark_step",
+    "record_memory_history", "reset_allocator_statistics", "save_memory_snapshot", "schedule", "session",
 ]

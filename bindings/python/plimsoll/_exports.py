@@ -9,6 +9,7 @@ that read bytes without an operator pin for their own duration.
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -32,19 +33,57 @@ _NAMES = ("__name__", "__qualname__", "__doc__")
 _KEY = cast(torch._C.DispatchKey, torch._C._parse_dispatch_key("Fake"))
 
 
+_guards: PointerGuards | None = None
+_arrays: dict[int, tuple[Any, list[_native.ExportPin | _native.ArrayHold]]] = {}
+
+
+def watch_arrays() -> None:
+    """Replaces Tensor.numpy for the rest of the process by one that knows when its arrays end.
+
+    Stock makes a storage that was shown to NumPy once unresizable for good, and what cannot be
+    resized is not moved; a session that starts later has to know whether an array is still there.
+    """
+    original = torch.Tensor.numpy
+
+    def numpy(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        storage = _storage_of(tensor)
+        if storage is None:
+            return original(tensor, *args, **kwargs)
+        guards = _guards
+        pin = guards._pin(storage) if guards is not None else None
+        holds: list[_native.ExportPin | _native.ArrayHold] = [_native.ArrayHold(storage), *([pin] if pin else [])]
+        try:
+            array = original(tensor, *args, **kwargs)
+        except BaseException:
+            for hold in holds:
+                hold.release()
+            raise
+        key = id(holds)
+
+        # Views of the array keep it alive as their base, so its end is the end of the export.
+        def ended(_: object) -> None:
+            for hold in _arrays.pop(key)[1]:
+                hold.release()
+
+        _arrays[key] = (weakref.ref(array, ended), holds)
+        return array
+
+    torch.Tensor.numpy = functools.update_wrapper(numpy, original, _NAMES, ())  # type: ignore[assignment, method-assign]
+
+
 class PointerGuards:
     """Replaces methods of PyTorch's classes while a session is open, and puts them back."""
 
     def __init__(self, session: Session) -> None:
         self._originals: list[tuple[Any, str, Any]] = []
         self._lent: list[_native.ExportPin] = []  # by data_ptr(), until the next step's begin or end
-        self._arrays: dict[int, tuple[Any, _native.ExportPin]] = {}
         self._saving = False
         # A session that ends without its `with` (an interrupt just after it began) ends here.
         self._session = weakref.ref(session, lambda _: self.remove())
 
     def install(self) -> None:
-        self._replace(torch.Tensor, "numpy", self._numpy)
+        global _guards
+        _guards = self
         self._replace(torch.Tensor, "data_ptr", self._data_ptr)
         self._replace(torch.Tensor, "__dlpack__", self._exported_for_good)
         self._replace(torch.utils.dlpack, "to_dlpack", self._exported_for_good)
@@ -55,7 +94,35 @@ class PointerGuards:
             if hasattr(torch.UntypedStorage, name):
                 self._replace(torch.UntypedStorage, name, self._storage_during_call)
         self._replace(torch, "save", self._save)
+        self._replace(torch, "compile", self._compile)
         self._let_higher_order_operators_pass()
+        if "torch._dynamo" in sys.modules:
+            self._watch_compiled_code()
+
+    def _watch_compiled_code(self) -> None:
+        # What runs inside cannot be seen: a call is one operator.
+        from torch._inductor.output_code import CompiledFxGraph
+
+        if not any(owner is CompiledFxGraph for owner, *_ in self._originals):
+            self._replace(CompiledFxGraph, "__call__", self._compiled_call)
+
+    def _compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def compile(*args: Any, **kwargs: Any) -> Any:
+            self._watch_compiled_code()
+            return original(*args, **kwargs)
+
+        return compile
+
+    def _compiled_call(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(graph: Any, inputs: Any) -> Any:
+            session = self._session()
+            if session is None or not session.is_in_step:
+                return original(graph, inputs)
+            operands = [entry for entry in inputs if isinstance(entry, torch.Tensor)]
+            name = f"compiled::{graph.cache_key or 'graph'}"
+            return session._run_opaque(name, operands, lambda: original(graph, inputs))
+
+        return call
 
     def _let_higher_order_operators_pass(self) -> None:
         # Those in Python look their kernel up by the highest key, and have none for the session's.
@@ -69,6 +136,9 @@ class PointerGuards:
 
     def remove(self) -> None:
         """Puts everything back. May be interrupted and called again."""
+        global _guards
+        if _guards is self:
+            _guards = None
         while self._originals:
             owner, name, original = self._originals[-1]
             if original is not _MISSING:
@@ -118,28 +188,6 @@ class PointerGuards:
                         pin.release()
 
         return call
-
-    def _numpy(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        def numpy(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            pin = self._pin(tensor)
-            if pin is None:
-                return original(tensor, *args, **kwargs)
-            try:
-                array = original(tensor, *args, **kwargs)
-            except BaseException:
-                pin.release()
-                raise
-            # Views of the array keep it alive as their base, so its end is the end of the export.
-            key = id(pin)
-
-            def ended(_: object) -> None:
-                _, released = self._arrays.pop(key)
-                released.release()
-
-            self._arrays[key] = (weakref.ref(array, ended), pin)
-            return array
-
-        return numpy
 
     def _exported_for_good(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def export(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:

@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
+import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from plimsoll import _exports, _native
 from plimsoll.errors import InvalidArgumentError, UnsupportedError
@@ -107,6 +110,33 @@ class Session(_native.SessionCore):
         """
         self._guards.at_step_boundary()
         return self._step()
+
+    @contextlib.contextmanager
+    def steps_by_optimizer(self) -> Iterator[None]:
+        """Makes each ``optimizer.step()`` of this thread end a step, for loops that are not yours.
+
+            with plimsoll.session("4GiB") as session, session.steps_by_optimizer():
+                trainer.train()
+
+        What comes after the last one, until the end of ``with``, teaches the session nothing.
+        """
+        owner, step = threading.get_ident(), self.step()
+        step.__enter__()
+
+        def boundary(*_: Any) -> None:
+            nonlocal step
+            if threading.get_ident() != owner:
+                return
+            step.__exit__(None, None, None)
+            step = self.step()
+            step.__enter__()
+
+        hook = register_optimizer_step_post_hook(boundary)
+        try:
+            yield
+        finally:
+            hook.remove()
+            step.abandon()
 
     def report(self) -> Report:
         """Returns the session's figures up to now; also after it has ended. Cost: microseconds."""
@@ -219,4 +249,5 @@ def _after_fork() -> None:
     _open = None
 
 
+_exports.watch_arrays()
 os.register_at_fork(after_in_child=_after_fork)

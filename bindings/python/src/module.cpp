@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The extension module plimsoll._native: sessions, the allocator and sizes for Python.
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "plimsoll/allocator.h"
@@ -7,6 +8,7 @@
 #include "plimsoll/base/size.h"
 #include "plimsoll/version.h"
 
+#include "array_holds.h"
 #include "session_core.h"
 
 namespace plimsoll::python {
@@ -155,6 +157,26 @@ SessionOptions options(std::int64_t budget_bytes, std::optional<std::int64_t> ho
   return chosen;
 }
 
+// Runs `body` as one operator; its tensors are what it returns, in lists and tuples too.
+py::object run_opaque(const SessionCore& core, const std::string& name,
+                      const std::vector<at::Tensor>& operands, const py::object& body) {
+  py::object result;
+  const py::gil_scoped_release no_gil;
+  core.session().run_opaque(name, operands, [&] {
+    const py::gil_scoped_acquire gil;
+    result = body();
+    std::vector<at::Tensor> tensors;
+    if (THPVariable_Check(result.ptr())) tensors.push_back(result.cast<at::Tensor>());
+    if (py::isinstance<py::list>(result) || py::isinstance<py::tuple>(result)) {
+      for (const py::handle& entry : result) {
+        if (THPVariable_Check(entry.ptr())) tensors.push_back(entry.cast<at::Tensor>());
+      }
+    }
+    return tensors;
+  });
+  return result;
+}
+
 void define_session(py::module_& module) {
   py::class_<SessionCore, std::shared_ptr<SessionCore>>(module, "SessionCore", py::dynamic_attr())
       .def(py::init([](std::int64_t budget_bytes, std::optional<std::int64_t> host_limit_bytes,
@@ -190,14 +212,19 @@ void define_session(py::module_& module) {
            })
       .def("_access_sequence_json",
            [](const SessionCore& core) { return core.session().access_sequence_json(); })
+      .def("_run_opaque", &run_opaque)
       .def("_reset_peak", [](const SessionCore& core) { core.session().reset_peak(); })
       .def("_abandon_in_child", &SessionCore::abandon_in_child);
   py::class_<StepContext>(module, "StepContext")
       .def("__enter__", [](StepContext& step) { step.enter(); })
-      .def("__exit__", &exit_step);
+      .def("__exit__", &exit_step)
+      .def("abandon", [](StepContext& step) { step.exit(false); });
   py::class_<ExportPin>(module, "ExportPin")
       .def(py::init<std::shared_ptr<SessionCore>, const c10::Storage&>())
       .def("release", &ExportPin::release);
+  py::class_<ArrayHold>(module, "ArrayHold")
+      .def(py::init<const c10::Storage&>())
+      .def("release", &ArrayHold::release);
 }
 
 void define_allocator(py::module_& module) {

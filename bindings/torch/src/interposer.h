@@ -13,6 +13,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace plimsoll::detail {
 
@@ -53,6 +54,15 @@ class Interposer {
 
  private:
   std::vector<c10::RegistrationHandleRAII> registrations_;
+};
+
+// While it lives, this thread's operators are not seen.
+class Unseen {
+ public:
+  Unseen() : guard_(c10::DispatchKey::Fake) {}
+
+ private:
+  c10::impl::ExcludeDispatchKeyGuard guard_;
 };
 
 }  // namespace plimsoll::detail

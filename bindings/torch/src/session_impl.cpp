@@ -194,6 +194,37 @@ void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
   }
 }
 
+std::vector<at::Tensor> SessionImpl::run_opaque(const std::string& name,
+                                                const std::vector<at::Tensor>& operands,
+                                                const Session::Opaque& body) {
+  OperatorFrame frame;
+  Storages storages;
+  for (const at::Tensor& tensor : operands) {
+    visit_storages(tensor,
+                   [&](c10::StorageImpl* storage) { storages.emplace_back(storage, true); });
+  }
+  // Names live as long as the session: recordings point to them.
+  const std::string& kept = *opaque_names_.insert(name).first;
+  arena_->begin_operator(std::hash<std::string>()(kept), kept, storages, frame);
+  std::vector<at::Tensor> returned;
+  try {
+    const ArenaScope scope(is_in_step_ ? arena_.get() : nullptr);
+    const Unseen unseen;
+    returned = body();
+  } catch (...) {
+    arena_->abandon_operator(frame);
+    throw;
+  }
+  c10::SmallVector<c10::StorageImpl*, 4> results;
+  if (frame.is_recorded) {
+    for (const at::Tensor& tensor : returned) {
+      visit_storages(tensor, [&](c10::StorageImpl* storage) { results.push_back(storage); });
+    }
+  }
+  arena_->end_operator(frame, results);
+  return returned;
+}
+
 }  // namespace plimsoll::detail
 
 namespace plimsoll {
@@ -252,6 +283,12 @@ bool Session::holds(const c10::Storage& storage) const {
 }
 
 void Session::detach_after_fork() noexcept { detail::Interposer::detach_after_fork(); }
+
+std::vector<at::Tensor> Session::run_opaque(const std::string& name,
+                                            const std::vector<at::Tensor>& operands,
+                                            const Opaque& body) {
+  return impl_->run_opaque(name, operands, body);
+}
 
 SessionReport Session::report() const { return impl_->arena().report(); }
 

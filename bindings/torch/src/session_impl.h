@@ -3,7 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <thread>
+#include <unordered_set>
+#include <vector>
 
 #include <c10/core/AutogradState.h>
 
@@ -25,6 +28,10 @@ class SessionImpl final : public OperatorListener {
   const Arena& arena() const { return *arena_; }
   bool is_in_step() const { return is_in_step_; }
 
+  std::vector<at::Tensor> run_opaque(const std::string& name,
+                                     const std::vector<at::Tensor>& operands,
+                                     const Session::Opaque& body);
+
   void on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                    torch::jit::Stack* stack) override;
 
@@ -39,6 +46,7 @@ class SessionImpl final : public OperatorListener {
   const SessionOptions options_;
   std::shared_ptr<Arena> arena_;
   OperatorInfos infos_;
+  std::unordered_set<std::string> opaque_names_;
   bool is_in_step_ = false;
   bool had_engine_threads_ = true;
   std::unique_ptr<Interposer> interposer_;

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -175,6 +176,13 @@ class Session {
   void unpin(const c10::Storage& storage);
   // Says whether the session has taken the storage over (resident or not).
   bool holds(const c10::Storage& storage) const;
+
+  // Runs code that cannot be seen (compiled, or with kernels of its own) as one operator: all of
+  // `operands` are brought in and held, and count as written; what it allocates counts as its
+  // scratch, and what it returns is taken over. Inside, operators of this thread are not seen.
+  using Opaque = std::function<std::vector<at::Tensor>()>;
+  std::vector<at::Tensor> run_opaque(const std::string& name,
+                                     const std::vector<at::Tensor>& operands, const Opaque& body);
 
   SessionReport report() const;
   // The least bytes (out plus in) that any schedule of moves needs per step for the sequence of
