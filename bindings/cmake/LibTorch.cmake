@@ -6,13 +6,19 @@
 # asks for NCCL symbols that a system's NCCL may not have. The C++ side needs torch_cpu and c10
 # only, so a CPU-only wheel does as well.
 #
-# Looked for in this order: PLIMSOLL_TORCH_DIR; CMAKE_PREFIX_PATH (…/share/cmake/Torch or the torch
+# Looked for in this order: PLIMSOLL_TORCH_DIR; in a wheel's build the environment it is built for; CMAKE_PREFIX_PATH (…/share/cmake/Torch or the torch
 # folder itself); an activated virtual environment or conda environment; python3's own torch.
 
 function(plimsoll_torch_candidates out)
   set(candidates "")
   if(PLIMSOLL_TORCH_DIR)
     list(APPEND candidates "${PLIMSOLL_TORCH_DIR}")
+  endif()
+  if(SKBUILD)
+    # pip hides the environment's packages from an isolated build; its folder is known all the same.
+    execute_process(COMMAND "${Python3_EXECUTABLE}" -c "import sysconfig; print(sysconfig.get_path('purelib'))"
+                    OUTPUT_VARIABLE site OUTPUT_STRIP_TRAILING_WHITESPACE)
+    list(APPEND candidates "${site}/torch")
   endif()
   foreach(prefix ${CMAKE_PREFIX_PATH})
     list(APPEND candidates "${prefix}" "${prefix}/../.." "${prefix}/../../..")

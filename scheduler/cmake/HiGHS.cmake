@@ -3,8 +3,13 @@
 #
 # Through its C interface only: PyPI's highsbox, which the bootstrap installs, is built with the
 # old C++ string ABI. A system's HiGHS serves as well. Looked for in PLIMSOLL_HIGHS_DIR (a folder
-# with lib/ and include/), then where CMake looks.
+# with lib/ and include/), in a wheel's build in its highsbox, then where CMake looks.
 function(plimsoll_find_highs)
+  if(SKBUILD AND NOT PLIMSOLL_HIGHS_DIR)
+    execute_process(COMMAND "${Python3_EXECUTABLE}" -c "import highsbox; print(highsbox.__path__[0])"
+                    OUTPUT_VARIABLE folder OUTPUT_STRIP_TRAILING_WHITESPACE)
+    set(PLIMSOLL_HIGHS_DIR "${folder}/highs_dist")
+  endif()
   find_library(PLIMSOLL_HIGHS_LIBRARY highs HINTS "${PLIMSOLL_HIGHS_DIR}" PATH_SUFFIXES lib)
   find_path(PLIMSOLL_HIGHS_INCLUDE_DIR interfaces/highs_c_api.h HINTS "${PLIMSOLL_HIGHS_DIR}"
             PATH_SUFFIXES include/highs include)

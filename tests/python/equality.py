@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +83,7 @@ def run_stock(make: Make, steps: int) -> tuple[Any, int]:
     """Runs a program as it is. Returns all its frozen results and its peak in bytes."""
     plimsoll.install_allocator()
     torch.manual_seed(1)
+    gc.collect()  # what earlier tests left would be freed in between
     before = plimsoll.allocator_report().live_bytes
     program = make()
     plimsoll.reset_allocator_statistics()

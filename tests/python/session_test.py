@@ -187,6 +187,20 @@ def test_a_step_that_raises_leaves_every_tensor_and_the_next_step_whole():
     assert first_difference(expected[1], frozen(program.state())) == ""
 
 
+def test_operators_in_a_pause_are_not_seen():
+    with plimsoll.session("64KiB") as session:
+        with session.step():
+            torch.ones(10) + 1
+        with session.pause():
+            assert torch.ones(1 << 20).sum().item() == 1 << 20
+        with session.step():
+            with pytest.raises(ValueError, match="step is open"):
+                with session.pause():
+                    pass
+            with pytest.raises(torch.OutOfMemoryError):
+                torch.ones(1 << 20)
+
+
 def test_ctrl_c_inside_a_step_ends_step_and_session_cleanly():
     with pytest.raises(KeyboardInterrupt):
         with plimsoll.session("1MiB") as session:

@@ -150,6 +150,13 @@ class Session(_native.SessionCore):
         """Takes one ``pin`` back."""
         self._unpin(_strided_storage(tensor))
 
+    def pause(self) -> _native.PauseContext:
+        """Returns a stretch between steps, for ``with``, in which operators run as stock and unseen.
+
+        For measuring beside stock. Tensors the session holds must not be touched in it.
+        """
+        return self._pause()
+
     def holds(self, tensor: torch.Tensor) -> bool:
         """Says whether the session has taken the tensor's storage over, resident or not."""
         return self._holds(_strided_storage(tensor))

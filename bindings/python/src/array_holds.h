@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which storages NumPy arrays share, so that they are fixed for as long as that is so and no longer.
+// Which storages NumPy arrays share, so that they are fixed for as long as that is so and no
+// longer.
 //
 // Noun: ArrayHold.
 //

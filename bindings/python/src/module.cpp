@@ -191,6 +191,10 @@ void define_session(py::module_& module) {
       .def_property_readonly("is_open", &SessionCore::is_open)
       .def_property_readonly("is_in_step", &SessionCore::is_in_step)
       .def("_step", [](std::shared_ptr<SessionCore> core) { return StepContext(std::move(core)); })
+      .def("_pause",
+           [](std::shared_ptr<SessionCore> core) {
+             return std::make_unique<PauseContext>(std::move(core));
+           })
       .def("_pin", &SessionCore::pin)
       .def("_unpin",
            [](SessionCore& core, const c10::Storage& storage) {
@@ -219,6 +223,10 @@ void define_session(py::module_& module) {
       .def("__enter__", [](StepContext& step) { step.enter(); })
       .def("__exit__", &exit_step)
       .def("abandon", [](StepContext& step) { step.exit(false); });
+  py::class_<PauseContext>(module, "PauseContext")
+      .def("__enter__", [](PauseContext& pause) { pause.enter(); })
+      .def("__exit__", [](PauseContext& pause, const py::object&, const py::object&,
+                          const py::object&) { pause.exit(); });
   py::class_<ExportPin>(module, "ExportPin")
       .def(py::init<std::shared_ptr<SessionCore>, const c10::Storage&>())
       .def("release", &ExportPin::release);

@@ -79,6 +79,23 @@ class StepContext {
   std::shared_ptr<SessionCore> core_;
 };
 
+// `with session.pause():`
+class PauseContext {
+ public:
+  explicit PauseContext(std::shared_ptr<SessionCore> core) : core_(std::move(core)) {}
+  void enter() { pause_.emplace(core_->session()); }
+  void exit() noexcept { pause_.reset(); }
+
+ private:
+  // A pause cannot be moved: it is made where it stays.
+  struct Held {
+    explicit Held(Session& session) : pause(session.pause()) {}
+    Pause pause;
+  };
+  std::shared_ptr<SessionCore> core_;
+  std::optional<Held> pause_;
+};
+
 // Keeps one storage at its address. Released once, by release() or at its end; holds no reference.
 class ExportPin {
  public:

@@ -99,6 +99,11 @@ class Arena final : public ArenaSource,
   bool prepare_rerun(OperatorFrame& frame);
   // Errors: c10::OutOfMemoryError where `bytes` cannot stand in the budget at once.
   void check_fits(const std::string& name, std::int64_t bytes);
+  // Says whether `bytes` could never stand in the arena together.
+  bool is_beyond(std::int64_t bytes) const;
+  // Gives a storage back to the heap, to be taken over again when it is touched next. False where
+  // it has to stay; true also for one that is not in the arena. Errors: c10::OutOfMemoryError.
+  bool move_out(c10::StorageImpl* storage);
   // The operator threw: lets go of its operands.
   void abandon_operator(OperatorFrame& frame) noexcept;
 

@@ -120,6 +120,23 @@ void Arena::check_fits(const std::string& name, std::int64_t bytes) {
                       0);
 }
 
+bool Arena::is_beyond(std::int64_t bytes) const {
+  if (bytes <= options_.budget_bytes / 2) return false;  // the usual case, without the lock
+  const std::lock_guard lock(mutex_);
+  return bytes > movable_budget_bytes();
+}
+
+bool Arena::move_out(c10::StorageImpl* storage) {
+  std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped;  // after the lock
+  const std::lock_guard lock(mutex_);
+  ManagedStorage* managed = find(storage);
+  if (managed == nullptr || managed->foreign_bytes > 0) return true;
+  if (managed->frames > 0 || managed->is_user_pinned || !managed->block.valid()) return false;
+  give_back(managed);
+  dropped.swap(dropped_later_);
+  return true;
+}
+
 bool Arena::holds(c10::StorageImpl* storage) const {
   const std::lock_guard lock(mutex_);
   const ManagedStorage* managed = find(storage);

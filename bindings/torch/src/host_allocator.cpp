@@ -7,6 +7,7 @@
 
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
@@ -79,6 +80,10 @@ ArenaScope::~ArenaScope() {
   t_source = previous_;
   g_hot.open_scopes.fetch_sub(1, std::memory_order_acq_rel);
 }
+
+HeapScope::HeapScope() noexcept : previous_(std::exchange(t_source, nullptr)) {}
+
+HeapScope::~HeapScope() { t_source = previous_; }
 
 HostAllocator& HostAllocator::installed() {
   // Never destroyed: LibTorch frees storages through it after static destructors have run.

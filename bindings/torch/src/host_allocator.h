@@ -86,4 +86,16 @@ class ArenaScope {
   ArenaSource* previous_;
 };
 
+// While it lives inside an ArenaScope, this thread's allocations come from the heap.
+class HeapScope {
+ public:
+  HeapScope() noexcept;
+  ~HeapScope();
+  HeapScope(const HeapScope&) = delete;
+  HeapScope& operator=(const HeapScope&) = delete;
+
+ private:
+  ArenaSource* previous_;
+};
+
 }  // namespace plimsoll::detail

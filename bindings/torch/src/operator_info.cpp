@@ -6,6 +6,8 @@
 #include <memory>
 #include <string_view>
 
+#include "chunked_operators.h"
+
 namespace plimsoll::detail {
 namespace {
 
@@ -93,6 +95,7 @@ std::unique_ptr<OperatorInfo> read_schema(const c10::OperatorHandle& op) {
     if (is_tensor && i < 63) info->plain_tensors |= 1ULL << i;
   }
   info->lists = list_shape(schema);
+  info->can_chunk = is_exactly_rounded(schema);
   if (is_composite(op)) {
     info->kind = OperatorClass::kComposite;
   } else if (is_metadata(op, info->name)) {

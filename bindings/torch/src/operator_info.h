@@ -31,6 +31,8 @@ struct OperatorInfo {
   std::uint64_t hash = 0;  // of name and overload; the same in every process
   // A run that fails inside leaves no trace: nothing is written, no random numbers are drawn.
   bool can_rerun = false;
+  // Each element is rounded exactly: may be run in chunks.
+  bool can_chunk = false;
   int arguments = 0;
   int returns = 0;
   std::string name;  // "aten::convolution"

@@ -6,9 +6,11 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/empty_strided.h>
 
 #include "plimsoll/base/error.h"
 
+#include "chunked_operators.h"
 #include "host_allocator.h"
 #include "list_operators.h"
 #include "tensor_storages.h"
@@ -21,6 +23,9 @@ using Storages = c10::SmallVector<Arena::Touched, 8>;
 // What a slice of an operator over lists may take: so little that no slice sets the least budget
 // where its entries are small, so much that cutting costs nothing.
 constexpr std::int64_t kSlicesPerBudget = 16;
+// What the chunks of a pointwise operator may take together, and how its hash tells it apart.
+constexpr std::int64_t kChunksPerBudget = 4;
+constexpr std::uint64_t kChunkedHash = 0x6368756e6b;
 
 // Views take what they view first.
 bool is_of_parts(const OperatorInfo& info, const torch::jit::Stack& stack) {
@@ -140,7 +145,41 @@ void SessionImpl::run_operator(const OperatorInfo& info, const c10::OperatorHand
       return;
     }
   }
+  if (info.can_chunk && run_chunks(info, op, keys, stack)) return;
   run_whole(info, info.hash, op, keys, stack);
+}
+
+bool SessionImpl::run_chunks(const OperatorInfo& info, const c10::OperatorHandle& op,
+                             c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const std::optional<ChunkedCall> call = ChunkedCall::of(info, *stack);
+  if (!call || !arena_->is_beyond(call->bytes())) return false;
+  for (c10::StorageImpl* storage : call->storages()) {
+    if (!arena_->move_out(storage)) return false;
+  }
+  OperatorFrame frame;
+  Storages numbers;
+  for (c10::StorageImpl* storage : call->numbers()) numbers.emplace_back(storage, false);
+  arena_->begin_operator(info.hash + kChunkedHash, info.name, numbers, frame);
+  try {
+    const Unseen unseen;
+    const c10::SmallVector<std::int64_t, 4> sizes(call->model(*stack).sizes());
+    const c10::SmallVector<std::int64_t, 4> strides(call->model(*stack).strides());
+    const ArenaScope scope(is_in_step_ ? arena_.get() : nullptr);
+    call->run(
+        *stack, options_.budget_bytes / kChunksPerBudget,
+        [&](torch::jit::Stack* chunk) { run_kernel(op, keys, chunk); },
+        [&](const at::Tensor& part) {
+          // On the heap, from where it is taken over when it is touched next.
+          const HeapScope heap;
+          return at::empty_strided(sizes, strides, part.options());
+        });
+  } catch (...) {
+    arena_->abandon_operator(frame);
+    throw;
+  }
+  const c10::SmallVector<c10::StorageImpl*, 4> none;
+  arena_->end_operator(frame, none);
+  return true;
 }
 
 void SessionImpl::run_slices(const OperatorInfo& info, ListSlices& slices,

@@ -38,6 +38,9 @@ class SessionImpl final : public OperatorListener {
  private:
   void run_operator(const OperatorInfo& info, const c10::OperatorHandle& op,
                     c10::DispatchKeySet keys, torch::jit::Stack* stack);
+  // Runs a call that does not fit in chunks; false where it fits, or cannot be cut.
+  bool run_chunks(const OperatorInfo& info, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack);
   void run_slices(const OperatorInfo& info, ListSlices& slices, const c10::OperatorHandle& op,
                   c10::DispatchKeySet keys, torch::jit::Stack* stack);
   void run_whole(const OperatorInfo& info, std::uint64_t hash, const c10::OperatorHandle& op,
