@@ -7,9 +7,9 @@
 
 The plan answers LibTorch's requests; whatever else a process allocates (operators' scratch, C++ objects)
 comes from its malloc: the C library's, or jemalloc or mimalloc preloaded. So each of the three is measured
-with and without the plan. Step times: blocks of stock and of planned steps in turn in one process, the ratio
-being the median over pairs of blocks. Time in the allocator and resident peak: a process each, the median over
-rounds; what the timer itself takes is measured too and taken off, and stands beside.
+with and without the plan, in blocks of stock and of planned steps in turn in one process: first the steps'
+times, the ratio being the median over pairs of blocks, then the time inside the allocator; what the timer
+itself takes is measured too, taken off, and stands beside. Resident peaks are of a process each.
 """
 
 import argparse
@@ -46,20 +46,16 @@ def middle(runs, key):
 
 
 def measure_pairs(program, net, kind, malloc, options):
-    """One thread: step times side by side, then the allocator's part and the resident peak."""
-    steps = max(20, options.steps // (4 if kind == "training" else 1))
-    pair = run(program, net, kind, malloc, "paired", options.pairs)
-    cell = {key: pair[key] for key in ("stock_seconds", "planned_seconds", "least_stock_seconds",
-                                       "least_planned_seconds", "time_ratio", "time_ratio_quartiles")}
-    cell["planned_share_ratio"] = pair["planned"] / max(1, pair["planned"] + pair["unplanned"])
-    for name, mode in (("stock", "counted"), ("planned", "counted-planned")):
-        runs = [run(program, net, kind, malloc, mode, steps, 1) for _ in range(options.rounds)]
-        timer = middle(runs, "timer_seconds_per_step")
-        cell[f"{name}_allocator_seconds"] = middle(runs, "allocator_seconds_per_step") - timer
-        cell["timer_seconds"] = timer
-        cell["allocations_per_step"] = middle(runs, "allocations_per_step")
-        cell[f"{name}_peak_resident_bytes"] = round(middle(runs, "peak_resident_bytes"))
-        cell["arena_bytes"] = runs[-1]["arena_bytes"]
+    """One thread: step times and the allocator's part side by side, then the resident peaks."""
+    cell = run(program, net, kind, malloc, "paired", options.pairs)
+    for name in ("stock", "planned"):
+        cell[f"{name}_allocator_seconds"] -= cell["timer_seconds"]
+        alone = run(program, net, kind, malloc, name, 20, 1)
+        cell[f"{name}_peak_resident_bytes"] = alone["peak_resident_bytes"]
+        cell["arena_bytes"] = alone["arena_bytes"]
+    requests = cell.pop("planned") + cell["unplanned"]
+    cell["planned_share_ratio"] = (requests - cell.pop("unplanned")) / max(1, requests)
+    cell["allocator_ratio"] = cell["planned_allocator_seconds"] / cell["stock_allocator_seconds"]
     return cell
 
 

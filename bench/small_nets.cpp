@@ -2,14 +2,13 @@
 // Runs one small net over and over and reports its latency; bench/planned_allocation.py compares
 // allocators with it, one process each.
 //
-//   small_nets NET inference|training stock|planned|counted|counted-planned STEPS [THREADS]
+//   small_nets NET inference|training stock|planned STEPS [THREADS]
 //   small_nets NET inference|training paired BLOCKS
 //   small_nets NET inference|training record FILE
 //
-// `paired` alternates blocks of stock and planned steps in one process, which a slow stretch of the
-// machine then hits alike. `counted` also times every call of the allocator (allocations and frees,
-// in one thread); what the timer itself takes is reported beside it. `record` writes the
-// allocations of one step for the benchmark without LibTorch.
+// `paired` alternates blocks of stock and planned steps in one process and then times every call of
+// the two allocators, again in turn; what the timer itself takes is reported beside it. `record`
+// writes the allocations of one step for the benchmark without LibTorch.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -53,16 +52,13 @@ double seconds_per_tick() {
   return seconds_since(begin) / static_cast<double>(ticks() - first);
 }
 
-// Times, or records, the calls of the allocator beneath it.
+// Times, or records, the calls of the allocator beneath it. There are two at most, so that a block
+// finds its own again.
 class WatchedAllocator final : public c10::Allocator {
  public:
-  static WatchedAllocator& over_current() {
-    static WatchedAllocator watched(c10::GetCPUAllocator());
-    return watched;
-  }
-  explicit WatchedAllocator(c10::Allocator* inner) : inner_(inner) {
-    deleter_ = inner->raw_deleter();
-    c10::SetCPUAllocator(this, /*priority=*/2);
+  WatchedAllocator(int number, c10::Allocator* inner)
+      : number_(number), inner_(inner), deleter_(inner->raw_deleter()) {
+    all_[number] = this;
   }
   c10::DataPtr allocate(std::size_t bytes) override {
     const std::int64_t begin = ticks();
@@ -71,39 +67,37 @@ class WatchedAllocator final : public c10::Allocator {
     ++calls;
     void* address = memory.release_context();
     if (is_recording && address != nullptr) {
-      live[address] = events.size();
-      events.push_back("a " + std::to_string(bytes));
       order[address] = allocations++;
+      events.push_back("a " + std::to_string(bytes));
     }
-    return {address, address, &WatchedAllocator::free, memory.device()};
+    return {address, address, raw_deleter(), memory.device()};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &WatchedAllocator::free; }
+  c10::DeleterFnPtr raw_deleter() const override { return number_ == 0 ? &free<0> : &free<1>; }
   void copy_data(void* to, const void* from, std::size_t count) const override {
     default_copy_data(to, from, count);
   }
-
-  void reset() {
-    ticks_inside = 0;
-    calls = 0;
-  }
+  void reset() { ticks_inside = calls = 0; }
 
   std::int64_t ticks_inside = 0;
-  std::int64_t calls = 0;
+  std::int64_t calls = 0;  // allocations; as many frees
   bool is_recording = false;
   std::int64_t allocations = 0;
   std::vector<std::string> events;
-  std::unordered_map<void*, std::size_t> live;
-  std::unordered_map<void*, std::int64_t> order;
+  std::unordered_map<void*, std::int64_t> order;  // of live blocks
 
  private:
+  template <int kNumber>
   static void free(void* address) {
-    WatchedAllocator& self = over_current();
-    if (self.is_recording && self.live.erase(address) != 0)
-      self.events.push_back("f " + std::to_string(self.order[address]));
+    WatchedAllocator& self = *all_[kNumber];
+    if (self.is_recording)
+      if (const auto block = self.order.extract(address))
+        self.events.push_back("f " + std::to_string(block.mapped()));
     const std::int64_t begin = ticks();
     self.deleter_(address);
     self.ticks_inside += ticks() - begin;
   }
+  static inline WatchedAllocator* all_[2] = {nullptr, nullptr};
+  int number_;
   c10::Allocator* inner_;
   c10::DeleterFnPtr deleter_;
 };
@@ -175,54 +169,77 @@ std::vector<double> run_steps(Workload& workload, int steps) {
 }
 
 double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
 }
 
-// Blocks of steps, in turn on LibTorch's own allocator and on the planned one.
+// What blocks of steps took, in turn on one allocator and on the other. Which one is first changes
+// from pair to pair, and a slow stretch of the machine hits both.
+struct Pairs {
+  std::vector<double> stock, planned, ratios;
+
+  template <typename Block>
+  Pairs(int blocks, c10::Allocator* on_stock, c10::Allocator* on_plan, Block block) {
+    for (int i = 0; i < blocks; ++i) {
+      const double first = block(i % 2 == 0 ? on_stock : on_plan);
+      const double second = block(i % 2 == 0 ? on_plan : on_stock);
+      stock.push_back(i % 2 == 0 ? first : second);
+      planned.push_back(i % 2 == 0 ? second : first);
+      ratios.push_back(planned.back() / stock.back());
+    }
+    std::sort(ratios.begin(), ratios.end());
+  }
+};
+
 int run_paired(Workload& workload, int blocks) {
   c10::Allocator* stock = c10::GetCPUAllocator();
   plimsoll::install_allocator({.attribute = false, .plan = true});
   c10::Allocator* planned = c10::GetCPUAllocator();
   plimsoll::mark_step();
   run_steps(workload, kWarmUpSteps);
-  const auto block = [&](c10::Allocator* allocator, int steps) {
+  int steps = 5;
+  const auto step_seconds = [&](c10::Allocator* allocator) {
     c10::SetCPUAllocator(allocator, /*priority=*/1);
     run_steps(workload, 3);  // blocks of the other allocator are freed, caches fill
     return median(run_steps(workload, steps));
   };
-  // About 10 ms a block.
-  const int steps = std::clamp(static_cast<int>(0.01 / block(planned, 5)), 5, 200);
+  steps = std::clamp(static_cast<int>(0.01 / step_seconds(planned)), 5, 200);  // about 10 ms
   const auto before = plimsoll::planned_allocations();
-  std::vector<double> stock_seconds, planned_seconds, ratios;
-  for (int i = 0; i < blocks; ++i) {
-    // Which one is first changes from pair to pair.
-    const bool stock_first = i % 2 == 0;
-    const double first = block(stock_first ? stock : planned, steps);
-    const double second = block(stock_first ? planned : stock, steps);
-    stock_seconds.push_back(stock_first ? first : second);
-    planned_seconds.push_back(stock_first ? second : first);
-    ratios.push_back(planned_seconds.back() / stock_seconds.back());
-  }
+  const Pairs pairs(blocks, stock, planned, step_seconds);
   const auto after = plimsoll::planned_allocations();
-  std::sort(ratios.begin(), ratios.end());
+
+  WatchedAllocator watched_stock(0, stock);
+  WatchedAllocator watched_plan(1, planned);
+  const auto ticks_a_step = [&](c10::Allocator* allocator) {
+    auto& watched = static_cast<WatchedAllocator&>(*allocator);
+    c10::SetCPUAllocator(allocator, 1);
+    run_steps(workload, 3);
+    watched.reset();
+    run_steps(workload, steps);
+    return static_cast<double>(watched.ticks_inside) / steps;
+  };
+  const Pairs inside(blocks, &watched_stock, &watched_plan, ticks_a_step);
+  const double allocations = static_cast<double>(watched_plan.calls) / steps;
   std::printf(
-      "{\"stock_seconds\": %.9f, \"planned_seconds\": %.9f, \"least_stock_seconds\": %.9f, "
-      "\"least_planned_seconds\": %.9f, \"time_ratio\": %.4f, \"time_ratio_quartiles\": [%.4f, "
-      "%.4f], \"planned\": %lld, \"unplanned\": %lld}\n",
-      median(stock_seconds), median(planned_seconds),
-      *std::min_element(stock_seconds.begin(), stock_seconds.end()),
-      *std::min_element(planned_seconds.begin(), planned_seconds.end()), ratios[ratios.size() / 2],
-      ratios[ratios.size() / 4], ratios[ratios.size() * 3 / 4],
+      "{\"stock_seconds\": %.9f, \"planned_seconds\": %.9f, \"time_ratio\": %.4f, "
+      "\"time_ratio_quartiles\": [%.4f, %.4f], \"stock_allocator_seconds\": %.9f, "
+      "\"planned_allocator_seconds\": %.9f, \"timer_seconds\": %.9f, "
+      "\"allocations_per_step\": %.1f, \"planned\": %lld, \"unplanned\": %lld}\n",
+      median(pairs.stock), median(pairs.planned), median(pairs.ratios),
+      pairs.ratios[pairs.ratios.size() / 4], pairs.ratios[pairs.ratios.size() * 3 / 4],
+      median(inside.stock) * seconds_per_tick(), median(inside.planned) * seconds_per_tick(),
+      allocations * 2 * timer_seconds(), allocations,
       static_cast<long long>(after.planned - before.planned),
       static_cast<long long>(after.missed + after.escaped + after.refused - before.missed -
                              before.escaped - before.refused));
-  return 0;
+  // The net's blocks go back through the watched allocators: leave before those do.
+  std::fflush(stdout);
+  std::_Exit(0);
 }
 
 int record(Workload& workload, const char* file) {
-  WatchedAllocator& watched = WatchedAllocator::over_current();
+  static WatchedAllocator watched(0, c10::GetCPUAllocator());
+  c10::SetCPUAllocator(&watched, /*priority=*/2);
   for (int i = 0; i < 3; ++i) workload.step();
   watched.is_recording = true;
   workload.step();
@@ -256,20 +273,13 @@ int main(int argc, char** argv) {
       Workload workload(net, trains);
       run_paired(workload, std::atoi(argv[4]));
     }).join();
-    std::fflush(stdout);
-    std::_Exit(0);
   }
-  const bool counts = mode.find("counted") != std::string::npos;
   const int steps = std::atoi(argv[4]);
   std::vector<double> seconds;
   std::mutex lock;
   std::vector<std::thread> workers;
   plimsoll::PlannedAllocations before;  // what the warm-up did
-  WatchedAllocator* watched = counts ? &WatchedAllocator::over_current() : nullptr;
-  std::barrier warmed_up(threads, [&]() noexcept {
-    before = plimsoll::planned_allocations();
-    if (watched != nullptr) watched->reset();
-  });
+  std::barrier warmed_up(threads, [&]() noexcept { before = plimsoll::planned_allocations(); });
   const auto work = [&] {
     Workload workload(net, trains);
     plimsoll::mark_step();
@@ -283,27 +293,18 @@ int main(int argc, char** argv) {
   for (std::thread& worker : workers) worker.join();
   std::sort(seconds.begin(), seconds.end());
   const auto planned = plimsoll::planned_allocations();
-  const double all_steps = static_cast<double>(threads) * steps;
   const auto number = [](std::int64_t after, std::int64_t earlier) {
     return static_cast<long long>(after - earlier);
   };
   std::printf(
       "{\"median_seconds\": %.9f, \"p99_seconds\": %.9f, \"peak_resident_bytes\": %lld, "
       "\"planned\": %lld, \"missed\": %lld, \"escaped\": %lld, \"refused\": %lld, "
-      "\"plans_made\": %lld, \"arena_bytes\": %lld, "
-      "\"allocator_seconds_per_step\": %.9f, \"timer_seconds_per_step\": %.9f, "
-      "\"allocations_per_step\": %.1f}\n",
+      "\"plans_made\": %lld, \"arena_bytes\": %lld}\n",
       seconds[seconds.size() / 2], seconds[seconds.size() * 99 / 100],
       static_cast<long long>(peak_resident_bytes()), number(planned.planned, before.planned),
       number(planned.missed, before.missed), number(planned.escaped, before.escaped),
       number(planned.refused, before.refused), static_cast<long long>(planned.plans_made),
-      static_cast<long long>(planned.arena_bytes),
-      watched != nullptr
-          ? static_cast<double>(watched->ticks_inside) * seconds_per_tick() / all_steps
-          : 0.0,
-      watched != nullptr ? static_cast<double>(watched->calls) / all_steps * 2 * timer_seconds()
-                         : 0.0,
-      watched != nullptr ? static_cast<double>(watched->calls) / all_steps : 0.0);
+      static_cast<long long>(planned.arena_bytes));
   std::fflush(stdout);
   std::_Exit(0);
 }
