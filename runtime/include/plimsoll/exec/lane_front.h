@@ -108,6 +108,9 @@ struct alignas(64) LaneFront {
     own->store(kLive, std::memory_order_relaxed);
     slot.owner->store(own, std::memory_order_relaxed);
     next = &slot + 1;
+    // An operator runs until the next request: long enough to fetch what that will read.
+    __builtin_prefetch(next->owner);
+    __builtin_prefetch(&slot + 2);
     return slot.address;
   }
 
