@@ -10,6 +10,10 @@
     print(session.report())
 """
 
+import ctypes
+import importlib.util
+from pathlib import Path
+
 import torch
 
 from plimsoll import _built_with
@@ -19,6 +23,13 @@ if torch.__version__.split("+")[0].split(".")[:2] != _built_with.TORCH.split("."
         f"plimsoll {_built_with.VERSION} was built for torch {_built_with.TORCH} and torch "
         f"{torch.__version__} is installed: reinstall plimsoll (pip install --force-reinstall), which "
         "builds it for the torch that is there")
+
+# In site-packages the extension finds the solver beside itself; installed elsewhere (--target) it is
+# found by having been loaded.
+_highs = importlib.util.find_spec("highsbox")
+if _highs is not None and _highs.submodule_search_locations:
+    for _library in sorted(Path(_highs.submodule_search_locations[0]).glob("highs_dist/lib/libhighs.so*"))[:1]:
+        ctypes.CDLL(str(_library), mode=ctypes.RTLD_GLOBAL)
 
 from plimsoll import _native
 from plimsoll._compare import Comparison, ComparisonRow, compare
