@@ -106,7 +106,7 @@ def time_cell(program, device, net, batch, model, budget):
     common = ("--activations-only", "--step-model", model, "--device", device)
     ratios, result = {}, None
     for policy in RIVALS:
-        large = net.startswith("resnet:")
+        large = net in ("resnet152", "resnet:stages=6-32-596-6")
         if large and policy in ("recompute-only", "offload-only", "superneurons", "baseline-chen",
                                 "baseline-checkmate"):
             continue
@@ -144,11 +144,13 @@ def time_row(program, device, net, batch, model):
     return rows
 
 
-def time_table(program):
+def time_table(program, nets=None):
     rows = []
     print("\nSimulated time over stock's, activations alone; - = does not fit; ! = above the target, or a rival is faster")
     for device in ("a100-80g", "h200"):
         for net, batch, model in NETS:
+            if nets and net.partition(":")[0] not in nets:
+                continue
             for row in time_row(program, device, net, batch, model):
                 rows.append(row)
                 cells = [f"{policy.removeprefix('baseline-')} " + ("-" if ratio is None else f"{ratio:.3f}")
@@ -288,6 +290,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="the build folder")
     parser.add_argument("--tables", default=",".join(TABLES), help="comma-separated (default: all)")
+    parser.add_argument("--nets", type=lambda text: text.split(","), help="only these in the table time")
     parser.add_argument("--svg", metavar="FOLDER", help="draw the tables that can be drawn")
     parser.add_argument("--json", help="write the rows to this file")
     options = parser.parse_args()
@@ -298,7 +301,7 @@ def main():
     program = Program(options.build)
     result = {"date": date.today().isoformat(), "command": "./dev bench residency --tables " + options.tables}
     for name in chosen:
-        result[name] = TABLES[name](program)
+        result[name] = time_table(program, options.nets) if name == "time" else TABLES[name](program)
     if options.svg:
         draw(result, options.svg)
     if options.json:

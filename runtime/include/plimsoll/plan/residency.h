@@ -8,10 +8,11 @@
 // replay that never holds more than its budget: it frees, copies and rebuilds as decided, and where
 // that is not enough evicts what is cheapest to bring back for its bytes and farthest from its next
 // use. For each of a fixed ladder of budgets (which do not depend on the one asked for) many
-// decisions are tried: greedy mixes of offload and recomputation, the rounded linear program, the
-// best of the rung below; then flips, group by group and one by one, judged on the simulated
-// timeline. The answer to a budget is the fastest plan of all rungs whose arena, after layout,
-// fits; so a larger budget never costs more.
+// decisions are tried: the best of the rung below, greedy mixes of offload and recomputation, what
+// published policies choose, the rounded linear program; then flips of the copies that ops wait
+// for, of groups and of single gaps, judged by an estimate of the simulated time. Orders are tried
+// side by side. The answer to a budget is the fastest plan of all rungs whose arena, after layout,
+// fits; rungs that cannot win are not laid out. So a larger budget never costs more.
 #pragma once
 
 #include <cstdint>
@@ -103,7 +104,8 @@ class Planner {
   Planner& operator=(Planner&&) noexcept;
 
   const PlanBounds& bounds() const;
-  // The smallest budget this planner has a plan for. Cost: about 30 replays, once.
+  // The smallest budget this planner has a plan for; no proof that none smaller exists (that is
+  // lower_bound_bytes). Cost: the lowest rungs and their layouts, once.
   std::int64_t minimum_budget_bytes();
   // The fastest plan found whose arena fits. Errors: InfeasibleBudget with the minimum and what
   // pins it. Every plan is validated before it is returned.

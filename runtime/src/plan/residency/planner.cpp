@@ -48,6 +48,7 @@ constexpr std::size_t kBroadEvery = 4;
 constexpr Policy kRivals[] = {Policy::kBaselineChen, Policy::kBaselineDtr,
                               Policy::kBaselineCapuchin, Policy::kBaselinePofo};
 constexpr int kRivalTries = 14;
+constexpr std::size_t kFewOps = 128;  // up to which they are met on every rung
 constexpr int kExactRounds = 4;
 
 // A plan that was found, addresses and times made when they are asked for.
@@ -325,7 +326,8 @@ class Planner::Impl {
   void search_rung() {
     const Policy policy = searched_policy();
     const bool is_broad = next_rung_ % kBroadEvery == 0;
-    const bool meets_rivals = policy == Policy::kAuto && is_broad && !is_large();
+    const bool meets_rivals =
+        policy == Policy::kAuto && (is_broad || graph_.op_count() <= kFewOps) && !is_large();
     for (std::size_t i = 0; i < problems_.size(); ++i) {
       std::vector<Decisions>& warm = warm_[i];
       warm.resize(1 + std::size(kRivals));
