@@ -27,7 +27,7 @@ namespace {
 // Simulated work of one rung, in ops; small graphs get more tries, large ones fewer.
 constexpr std::size_t kOpsOfRung = 40000;
 constexpr int kMostTries = 1200;
-constexpr int kLeastTries = 4;
+constexpr int kLeastTries = 6;
 constexpr int kLeastTriesOfSmall = 16;
 constexpr std::size_t kLargeGraph = 4000;
 constexpr std::size_t kRungs = 64;

@@ -16,6 +16,7 @@ namespace {
 // Gaps up to which the linear program is among the tries.
 constexpr std::size_t kMaxLinear = 160;
 constexpr int kDesperate = 8;
+constexpr int kFewTries = 8;
 
 bool is_checkpoint_kind(std::string_view kind) {
   for (const std::string_view part :
@@ -96,6 +97,9 @@ void Rung::try_first_mixes() {
       {0.9, 0.98}, {0, 0.98},  {0.6, 0.5}, {1.3, 0.9},  {0.3, 0.7}, {0.9, 0.6},  {0, 0.5},
       {many, 0.4}, {0.1, 0.9}, {0.3, 0.5}, {0.6, 0.98}, {0, 0.3},   {0.9, 0.3}};
   const bool fixed = policy_ == Policy::kBaselineCapuchin || policy_ == Policy::kBaselinePofo;
+  // With few tries, what does best on large graphs goes first.
+  if (!fixed && left_ < kFewTries)
+    for (const double copies : {0.6, 0.9, 0.3}) try_mix(copies, 1.0, OffloadOrder::kLongest);
   for (const auto& [copies, target] : mixes) {
     if (fixed && target != 0.9 && target != 0.7) continue;
     try_mix(copies, fixed ? std::min(1.0, margin * target / 0.9) : target, order);
