@@ -42,11 +42,15 @@ void expect_same(const MakeProgram& make, int steps = 4, int percent = 45) {
   EXPECT_EQ(ample.report.offloaded_bytes, 0);
   options.budget_bytes =
       std::max(stock.peak_bytes * percent / 100, ample.report.lower_bound_bytes * 115 / 100);
-  const Outcome ours = run(make, steps, options);
-  expect_identical(stock, ours);
-  EXPECT_LE(ours.peak_bytes, options.budget_bytes);
-  EXPECT_GT(ours.report.offloaded_bytes + ours.report.prefetched_bytes, 0)
-      << "no pressure, no test";
+  for (const Overlap overlap : {Overlap::kOff, Overlap::kOn}) {
+    SCOPED_TRACE(overlap == Overlap::kOn ? "copies ahead" : "copies when needed");
+    options.overlap = overlap;
+    const Outcome ours = run(make, steps, options);
+    expect_identical(stock, ours);
+    EXPECT_LE(ours.peak_bytes, options.budget_bytes);
+    EXPECT_GT(ours.report.offloaded_bytes + ours.report.prefetched_bytes, 0)
+        << "no pressure, no test";
+  }
 }
 
 // A program over tower(8, 96) whose step is the test's.

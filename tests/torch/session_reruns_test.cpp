@@ -14,11 +14,10 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kUnit = 64 << 10;  // bytes
-
+std::int64_t g_unit = 64 << 10;  // bytes
 int g_runs = 0;
 
-at::Tensor units(std::int64_t count) { return at::empty({count * kUnit / 4}, at::kFloat); }
+at::Tensor units(std::int64_t count) { return at::empty({count * g_unit / 4}, at::kFloat); }
 
 // Needs six units beside its operand, if the result does not stand between the two scratches:
 //
@@ -47,22 +46,24 @@ at::Tensor divide_room_randomly(const at::Tensor& x) {
   return divide_room(x, std::nullopt, {1}).add_(noise);
 }
 
-TORCH_LIBRARY(plimsoll_reruns_test, library) {
-  library.def("divide_room(Tensor x, Tensor? bias, int[] scales) -> Tensor");
-  library.def("divide_room_out(Tensor x, Tensor(a!) out) -> Tensor(a!)");
-  library.def("divide_room_randomly(Tensor x) -> Tensor", {at::Tag::nondeterministic_seeded});
+// Only LibTorch's own operators are trusted to have no effects but their results.
+TORCH_LIBRARY_FRAGMENT(aten, library) {
+  library.def("plimsoll_divide_room(Tensor x, Tensor? bias, int[] scales) -> Tensor");
+  library.def("plimsoll_divide_room_out(Tensor x, Tensor(a!) out) -> Tensor(a!)");
+  library.def("plimsoll_divide_room_randomly(Tensor x) -> Tensor",
+              {at::Tag::nondeterministic_seeded});
 }
 
-TORCH_LIBRARY_IMPL(plimsoll_reruns_test, CPU, library) {
-  library.impl("divide_room", divide_room);
-  library.impl("divide_room_out", divide_room_out);
-  library.impl("divide_room_randomly", divide_room_randomly);
+TORCH_LIBRARY_IMPL(aten, CPU, library) {
+  library.impl("plimsoll_divide_room", divide_room);
+  library.impl("plimsoll_divide_room_out", divide_room_out);
+  library.impl("plimsoll_divide_room_randomly", divide_room_randomly);
 }
 
 template <typename Signature>
 auto operator_named(const char* name) {
   return c10::Dispatcher::singleton()
-      .findSchemaOrThrow((std::string("plimsoll_reruns_test::") + name).c_str(), "")
+      .findSchemaOrThrow((std::string("aten::plimsoll_") + name).c_str(), "")
       .typed<Signature>();
 }
 
@@ -78,10 +79,15 @@ at::Tensor call_divide_room(const at::Tensor& x, const std::optional<at::Tensor>
 constexpr std::int64_t kLines = 256;
 
 SessionOptions exactly_enough() {
-  return {.budget_bytes = (1 + 6) * kUnit + kLines, .poison = true};
+  return {.budget_bytes = (1 + 6) * g_unit + kLines, .poison = true};
 }
 
-TEST(SessionReruns, AnOperatorThatCutsItsRoomIntoPiecesRunsInTheBytesItNeedsAtOneTime) {
+class SessionRerunsOfSize : public ::testing::TestWithParam<std::int64_t> {};
+
+INSTANTIATE_TEST_SUITE_P(Bytes, SessionRerunsOfSize, ::testing::Values(64 << 10, 1 << 20));
+
+TEST_P(SessionRerunsOfSize, AnOperatorThatCutsItsRoomIntoPiecesRunsInTheBytesItNeedsAtOneTime) {
+  g_unit = GetParam();
   const at::Tensor x = units(1).fill_(2);
   const at::Tensor bias = at::full({}, 4.0F);
   const at::Tensor expected = call_divide_room(x, bias);
@@ -108,7 +114,7 @@ TEST(SessionReruns, LessThanThatIsOutOfMemoryAndLeavesTheOperandsReadable) {
     EXPECT_THROW(call_divide_room(x, std::nullopt), c10::OutOfMemoryError);
   }
   EXPECT_EQ(x.sum().item<float>(), 2.0F * static_cast<float>(x.numel()));
-  EXPECT_GE(session.report().shortage_bytes, 7 * kUnit);
+  EXPECT_GE(session.report().shortage_bytes, 7 * g_unit);
 }
 
 TEST(SessionReruns, AnOperatorThatWritesItsOperandIsNotRunTwice) {
@@ -116,7 +122,7 @@ TEST(SessionReruns, AnOperatorThatWritesItsOperandIsNotRunTwice) {
   at::Tensor out = units(2).fill_(1);
   const auto op = operator_named<at::Tensor&(const at::Tensor&, at::Tensor&)>("divide_room_out");
   SessionOptions options = exactly_enough();
-  options.budget_bytes += 2 * kUnit;
+  options.budget_bytes += 2 * g_unit;
   Session session(options);
   g_runs = 0;
   {

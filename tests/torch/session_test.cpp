@@ -99,12 +99,15 @@ TEST_P(SessionEquality, EveryBitIsThatOfStock) {
   const auto make = conv_net(GetParam().rule);
   const Outcome stock = run(make, 4);
   const std::int64_t budget = stock.peak_bytes * GetParam().percent / 100;
-  const Outcome ours = run(make, 4, SessionOptions{.budget_bytes = budget, .poison = true});
-  expect_identical(stock, ours);
-  EXPECT_LE(ours.peak_bytes, budget);
-  EXPECT_GT(ours.report.steps_on_sequence, 0);
-  if (GetParam().percent < 60) {
-    EXPECT_GT(ours.report.offloaded_bytes, 0);
+  for (const Overlap overlap : {Overlap::kOff, Overlap::kOn}) {
+    const SessionOptions options{.budget_bytes = budget, .overlap = overlap, .poison = true};
+    const Outcome ours = run(make, 4, options);
+    expect_identical(stock, ours);
+    EXPECT_LE(ours.peak_bytes, budget);
+    EXPECT_GT(ours.report.steps_on_sequence, 0);
+    if (GetParam().percent < 60) {
+      EXPECT_GT(ours.report.offloaded_bytes, 0);
+    }
   }
 }
 

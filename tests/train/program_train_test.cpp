@@ -59,6 +59,16 @@ class TrainProgram : public ::testing::Test {
   const std::string small_ = "train resnet:stages=1-1,channels=8,image=16 --batch 4 --threads 2 ";
 };
 
+TEST_F(TrainProgram, AFullHostTierIsOutOfMemoryNotATooSmallBudget) {
+  const Outcome outcome = run(small_ + "--budget 60% --host-limit 16KiB --steps 3 --json -");
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("outside of the budget"));
+  const Outcome spilled = run(
+      small_ + "--budget 60% --host-limit 16KiB --steps 3 --json - --spill " + folder_.string());
+  EXPECT_EQ(spilled.code, 0) << spilled.err;
+  EXPECT_GT(spilled.json()["file_bytes"], 0);
+}
+
 TEST_F(TrainProgram, ListsWhatLivesOutsideOfTheBudget) {
   const Outcome tight = run(small_ + "--budget 60% --steps 3 --json -");
   ASSERT_EQ(tight.code, 0) << tight.err;

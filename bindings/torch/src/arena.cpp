@@ -74,6 +74,8 @@ void ManagedStorage::on_move(pool::BlockId, void* old_address, void* new_address
   replace_data(storage, c10::DataPtr(new_address, this, &Arena::end_managed, kCpu));
   if (new_address == nullptr) {
     storage->release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(kEvictedText));
+  } else if (arena->options_.strict_pointers && frames == 0 && user_pins == 0) {
+    storage->release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(kStrictText));
   } else if (old_address == nullptr) {
     storage->clear_data_ptr_access_error_msg_();
   }
@@ -101,7 +103,7 @@ Arena::Arena(const SessionOptions& options)
     pool::FileTierOptions file;
     file.folder = options.spill_folder;
     file.faults = options.testing_faults;
-#ifndef NDEBUG
+#ifdef PLIMSOLL_DEBUG_CHECKS
     file.verify_checksums = true;
 #endif
     file_ = std::make_unique<pool::FileTier>(file);
@@ -148,9 +150,13 @@ bool Arena::holds_unbound(const c10::StorageImpl* storage) const {
          pool_->find(data.get()).valid();
 }
 
+// Memory of LibTorch's own that nobody else was given the address of. A storage that was exported
+// (to NumPy) is marked as not resizable; one that was read from a file is too, but has no
+// allocator.
 bool Arena::is_movable(c10::StorageImpl* storage) const {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
-  return storage->resizable() && !storage->received_cuda() && data.get_context() == data.get() &&
+  const bool is_private = storage->resizable() || storage->allocator() == nullptr;
+  return is_private && !storage->received_cuda() && data.get_context() == data.get() &&
          HostAllocator::installed().owns_deleter(data.get_deleter());
 }
 
@@ -189,6 +195,7 @@ ManagedStorage* Arena::manage(c10::StorageImpl* storage) {
     } else if (is_movable(storage)) {
       adopt(managed);
     } else {
+      drop_expired_foreign();
       pool_->reserve_foreign(managed->track.bytes);
       managed->foreign_bytes = managed->track.bytes;
       managed->track.is_immovable = true;
@@ -238,6 +245,12 @@ void Arena::throw_out_of_memory(const std::string& message, std::int64_t request
                    ", which needs at least ", need, " bytes in all: ", message);
 }
 
+void Arena::throw_host_full(const std::string& message) const {
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "Plimsoll: no room outside of the budget in ",
+                   op_name_ != nullptr ? *op_name_ : std::string("a call between operators"), ": ",
+                   message);
+}
+
 void Arena::hold(c10::StorageImpl* storage, bool writes, OperatorFrame& frame) {
   ManagedStorage* managed = find(storage);
   if (managed == nullptr) {
@@ -276,10 +289,15 @@ void Arena::acquire(OperatorFrame& frame, const ExpectedRoom& expected) {
     room.pack = pool_->stats().largest_free_bytes < plenty;
   }
   pool_->acquire({blocks.data(), blocks.size()}, room);
-  frame.may_run_out = room.pack || pool_->stats().largest_free_bytes < room.bytes;
-  if (script != nullptr) {
-    frame.may_run_out = true;
-    follow_script(std::move(script));
+  if (script != nullptr) follow_script(std::move(script));
+}
+
+void Arena::acquire_retrying(OperatorFrame& frame, const ExpectedRoom& expected) {
+  try {
+    acquire(frame, expected);
+  } catch (const DeviceOutOfMemory&) {
+    if (!drop_expired_foreign()) throw;
+    acquire(frame, expected);
   }
 }
 
@@ -318,17 +336,16 @@ void Arena::begin_operator(std::uint64_t op_hash, const std::string& name,
     } else {
       for (const auto& operand : frame.operands) tracker_.touch_outside(operand.managed->track);
     }
-    acquire(frame, expected);
+    acquire_retrying(frame, expected);
   } catch (const DeviceOutOfMemory& error) {
-    let_go(frame);
+    abandon(frame);
     op_operand_bytes_ = distinct_bytes(storages);
     throw_out_of_memory(error.what(), 0);
   } catch (const HostOutOfMemory& error) {
-    let_go(frame);
-    op_operand_bytes_ = distinct_bytes(storages);
-    throw_out_of_memory(error.what(), 0);
+    abandon(frame);
+    throw_host_full(error.what());
   } catch (...) {
-    let_go(frame);
+    abandon(frame);
     throw;
   }
   for (auto& operand : frame.operands) {
@@ -341,7 +358,7 @@ void Arena::begin_operator(std::uint64_t op_hash, const std::string& name,
 
 void Arena::set_strict(OperatorFrame::Operand& operand, bool strict) {
   const ManagedStorage* managed = operand.managed;
-  if (managed->is_dead || !managed->block.valid() || managed->is_user_pinned) return;
+  if (managed->is_dead || !managed->block.valid() || managed->user_pins > 0) return;
   if (strict) {
     managed->storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
         std::string(kStrictText));
@@ -362,12 +379,24 @@ void Arena::let_go(OperatorFrame& frame) noexcept {
 
 void Arena::rebind(ManagedStorage* managed) {
   tracker_.forget(managed->track);
+  if (managed->foreign_bytes > 0) {
+    pool_->release_foreign(managed->foreign_bytes);
+    managed->foreign_bytes = 0;
+    managed->track.is_immovable = false;
+  }
   void* address = managed->storage->_mutable_data_ptr_no_checks().get();
   managed->track.bytes = rounded_bytes(managed->storage);
   if (address == nullptr || !holds_unbound(managed->storage)) return;
   bind(managed, pool_->find(address), address);
   --unbound_blocks_;
   if (tracker_.is_in_step()) tracker_.add_result(managed->track);
+}
+
+// Whether the operator gave the storage other memory: by resizing or setting it, or by ending what
+// it shared with another (copy-on-write).
+bool Arena::has_new_memory(const ManagedStorage& managed) const {
+  if (managed.is_dead || managed.block.valid()) return false;
+  return managed.foreign_bytes == 0 || holds_unbound(managed.storage);
 }
 
 void Arena::end_operator(OperatorFrame& frame,
@@ -387,9 +416,7 @@ void Arena::end_operator(OperatorFrame& frame,
   }
   for (auto& operand : frame.operands) {
     ManagedStorage* managed = operand.managed;
-    const bool has_moved =
-        !managed->is_dead && !managed->block.valid() && managed->foreign_bytes == 0;
-    if (has_moved) rebind(managed);
+    if (has_new_memory(*managed)) rebind(managed);
     if (options_.strict_pointers) set_strict(operand, true);
   }
   if (frame.is_recorded) tracker_.end_op(op_peak_bytes_, op_largest_bytes_);
@@ -408,14 +435,20 @@ void Arena::abandon_operator(OperatorFrame& frame) noexcept {
   const Lock lock(*this);
   for (auto& operand : frame.operands) {
     ManagedStorage* managed = operand.managed;
-    if (managed->is_dead || managed->block.valid() || managed->foreign_bytes > 0) continue;
+    // What never came in keeps its bytes below.
+    if (!operand.block.valid() && managed->foreign_bytes == 0) continue;
+    if (!has_new_memory(*managed)) continue;
     try {
       rebind(managed);
-    } catch (const Error&) {
+    } catch (const std::exception&) {
       // The storage keeps its memory as an unbound block.
     }
     managed->is_dead = !managed->block.valid();
   }
+  abandon(frame);
+}
+
+void Arena::abandon(OperatorFrame& frame) noexcept {
   if (frame.is_recorded) tracker_.end_op(op_peak_bytes_, op_largest_bytes_);
   let_go(frame);
 }
@@ -472,7 +505,7 @@ void* Arena::allocate(std::size_t bytes) {
     has_run_out_ = true;
     throw_out_of_memory(error.what(), rounded);
   } catch (const HostOutOfMemory& error) {
-    throw_out_of_memory(error.what(), rounded);
+    throw_host_full(error.what());
   }
 }
 
@@ -505,24 +538,28 @@ double Arena::slide_cost(std::int64_t bytes) const { return tracker_.slide_cost(
 
 void Arena::pin(c10::StorageImpl* storage) {
   const Lock lock(*this);
-  ManagedStorage* managed = find(storage);
-  if (managed == nullptr) managed = manage(storage);
-  if (managed == nullptr || managed->is_user_pinned || !managed->block.valid()) return;
   try {
-    pool_->acquire({&managed->block, 1});
+    ManagedStorage* managed = find(storage);
+    if (managed == nullptr) managed = manage(storage);
+    // Foreign memory does not move anyway.
+    if (managed == nullptr || !managed->block.valid()) return;
+    if (managed->user_pins == 0) pool_->acquire({&managed->block, 1});
+    ++managed->user_pins;
+    // Its owner may write through the pointer from now on.
+    pool_->mark_written(managed->block);
+    storage->clear_data_ptr_access_error_msg_();
   } catch (const DeviceOutOfMemory& error) {
-    throw_out_of_memory(error.what(), managed->track.bytes);
+    throw_out_of_memory(error.what(), rounded_bytes(storage));
+  } catch (const HostOutOfMemory& error) {
+    throw_host_full(error.what());
   }
-  managed->is_user_pinned = true;
-  storage->clear_data_ptr_access_error_msg_();
 }
 
 void Arena::unpin(c10::StorageImpl* storage) {
   const Lock lock(*this);
   ManagedStorage* managed = find(storage);
-  if (managed == nullptr || !managed->is_user_pinned) return;
-  managed->is_user_pinned = false;
-  pool_->unpin(managed->block);
+  if (managed == nullptr || managed->user_pins == 0) return;
+  if (--managed->user_pins == 0) pool_->unpin(managed->block);
 }
 
 }  // namespace plimsoll::detail

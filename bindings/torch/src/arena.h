@@ -53,7 +53,7 @@ struct ManagedStorage final : pool::BlockOwner {
   std::int64_t foreign_bytes = 0;
   int frames = 0;        // operators that hold it
   bool is_dead = false;  // ended while a frame held it
-  bool is_user_pinned = false;
+  int user_pins = 0;
   std::uint64_t frame_serial = 0;  // the last operator that named it; for finding duplicates
   OwnedTrack track;
 };
@@ -67,7 +67,6 @@ struct OperatorFrame {
   };
   c10::SmallVector<Operand, 8> operands;
   bool is_recorded = false;  // counted by the tracker
-  bool may_run_out = false;  // the room it found may not do for what it allocates
   std::uint64_t script_key = 0;
   std::size_t failed_at = 0;  // allocations that the last failed run had made or asked for
 };
@@ -96,7 +95,7 @@ class Arena final : public ArenaSource,
   // The kernel ran out of memory inside and has changed nothing: lays out what it allocated so far,
   // makes room for that and holds the operands again. False where a further run would do no better;
   // the operands are then let go by abandon_operator().
-  bool prepare_rerun(OperatorFrame& frame);
+  bool prepare_rerun(OperatorFrame& frame) noexcept;
   // Errors: c10::OutOfMemoryError where `bytes` cannot stand in the budget at once.
   void check_fits(const std::string& name, std::int64_t bytes);
   // Says whether `bytes` could never stand in the arena together.
@@ -148,15 +147,20 @@ class Arena final : public ArenaSource,
   void hold(c10::StorageImpl* storage, bool writes, OperatorFrame& frame);
   void acquire(OperatorFrame& frame, const ExpectedRoom& expected);
   void follow_script(std::shared_ptr<const OperatorScript> script);
+  bool hold_again(OperatorFrame& frame, std::int64_t hole_bytes);
   pool::BlockId allocate_by_script(std::int64_t bytes);
   void let_go(OperatorFrame& frame) noexcept;
+  void abandon(OperatorFrame& frame) noexcept;
+  bool has_new_memory(const ManagedStorage& managed) const;
   void rebind(ManagedStorage* managed);
-  void drop_expired_foreign() noexcept;
+  bool drop_expired_foreign() noexcept;  // whether there were any
   void give_back(ManagedStorage* managed);
   void run_ahead() noexcept;
   void evict_due() noexcept;
   void set_strict(OperatorFrame::Operand& operand, bool strict);
   [[noreturn]] void throw_out_of_memory(const std::string& message, std::int64_t requested_bytes);
+  [[noreturn]] void throw_host_full(const std::string& message) const;
+  void acquire_retrying(OperatorFrame& frame, const ExpectedRoom& expected);
   void note_peak();
 
   const SessionOptions options_;

@@ -9,14 +9,9 @@
 
 namespace plimsoll::detail {
 
-// The script's range is found by taking it and giving it back: what the operator asks for is then
-// taken from it piece by piece.
 void Arena::follow_script(std::shared_ptr<const OperatorScript> script) {
-  if (pool_->stats().largest_free_bytes < script->bytes) return;
-  const pool::BlockId whole = pool_->allocate(script->bytes);
-  script_base_ = static_cast<std::byte*>(pool_->address(whole));
-  pool_->deallocate(whole);
-  script_ = std::move(script);
+  script_base_ = static_cast<std::byte*>(pool_->find_hole(script->bytes));
+  if (script_base_ != nullptr) script_ = std::move(script);
 }
 
 pool::BlockId Arena::allocate_by_script(std::int64_t bytes) {
@@ -33,14 +28,28 @@ pool::BlockId Arena::allocate_by_script(std::int64_t bytes) {
   return {};
 }
 
-bool Arena::prepare_rerun(OperatorFrame& frame) {
+bool Arena::prepare_rerun(OperatorFrame& frame) noexcept {
   const Lock lock(*this);
   // Each run has to come further than the one before, so that there is an end to them.
   if (!has_run_out_ || trace_.size() <= frame.failed_at) return false;
   frame.failed_at = trace_.size();
-  const auto script = std::make_shared<const OperatorScript>(trace_.lay_out());
+  try {
+    const auto script = std::make_shared<const OperatorScript>(trace_.lay_out());
+    if (!hold_again(frame, script->bytes)) return false;
+    last_step_.shortage_bytes = 0;
+    last_step_.shortage_op.clear();
+    scripts_.keep(frame.script_key, script);
+    follow_script(script);
+    return true;
+  } catch (const std::exception&) {
+    return false;  // the first failure is the one to tell of
+  }
+}
+
+// Lets the operands go, so that they may be slid, and takes them again beside one hole.
+bool Arena::hold_again(OperatorFrame& frame, std::int64_t hole_bytes) {
   c10::SmallVector<pool::BlockId, 8> blocks;
-  for (auto& operand : frame.operands) {
+  for (const auto& operand : frame.operands) {
     if (!operand.block.valid()) continue;
     if (operand.managed->block != operand.block) return false;
     blocks.push_back(operand.block);
@@ -51,16 +60,8 @@ bool Arena::prepare_rerun(OperatorFrame& frame) {
   has_run_out_ = false;
   op_live_bytes_ = op_peak_bytes_ = op_largest_bytes_ = 0;
   script_.reset();
-  try {
-    pool_->acquire({blocks.data(), blocks.size()}, {.bytes = script->bytes});
-  } catch (const Error&) {
-    return false;
-  }
+  pool_->acquire({blocks.data(), blocks.size()}, {.bytes = hole_bytes});
   for (auto& operand : frame.operands) operand.block = operand.managed->block;
-  last_step_.shortage_bytes = 0;
-  last_step_.shortage_op.clear();
-  scripts_.keep(frame.script_key, script);
-  follow_script(script);
   return true;
 }
 

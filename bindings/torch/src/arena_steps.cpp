@@ -19,6 +19,10 @@ std::int64_t Arena::now_ns() const {
 void Arena::begin_step() {
   const std::lock_guard lock(mutex_);
   drop_expired_foreign();
+  // Between steps a program may write through raw pointers (a batch filled by memcpy), unseen.
+  pool_->mark_all_written();
+  last_step_.shortage_bytes = 0;
+  last_step_.shortage_op.clear();
   const pool::PoolStatistics stats = pool_->stats();
   step_out_start_ = stats.offloaded_bytes;
   step_in_start_ = stats.prefetched_bytes;
@@ -30,7 +34,7 @@ void Arena::begin_step() {
   tracker_.begin_step();
 }
 
-void Arena::drop_expired_foreign() noexcept {
+bool Arena::drop_expired_foreign() noexcept {
   std::vector<ManagedStorage*> expired;
   for (const auto& [storage, managed] : managed_) {
     if (managed->foreign_bytes > 0 && managed->frames == 0 && managed->reference.expired()) {
@@ -38,6 +42,7 @@ void Arena::drop_expired_foreign() noexcept {
     }
   }
   for (ManagedStorage* managed : expired) unmanage(managed);
+  return !expired.empty();
 }
 
 std::int64_t Arena::movable_budget_bytes() const {
@@ -167,10 +172,10 @@ void Arena::give_back(ManagedStorage* managed) {
   if (keep == nullptr) return;
   c10::StorageImpl* storage = managed->storage;
   // Someone outside of LibTorch holds its address (a NumPy array): it stays, and the arena with it.
-  if (managed->is_user_pinned && !storage->resizable()) return;
+  if (managed->user_pins > 0 && !storage->resizable()) return;
   if (managed->block.valid()) {
     c10::DataPtr memory = HostAllocator::installed().allocate_on_heap(storage->nbytes());
-    if (managed->is_user_pinned) pool_->unpin(managed->block);
+    if (managed->user_pins > 0) pool_->unpin(managed->block);
     pool_->release_to(managed->block, memory.get());
     managed->block = {};
     storage->_mutable_data_ptr_no_checks().release_context();

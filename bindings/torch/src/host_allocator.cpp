@@ -20,12 +20,16 @@ namespace {
 // Initial-exec: no call into the loader for each allocation, in shared libraries too.
 [[gnu::tls_model("initial-exec")]] constinit thread_local ArenaSource* t_source = nullptr;
 
+// The arena that this OpenMP worker's team works for.
+[[gnu::tls_model("initial-exec")]] constinit thread_local ArenaSource* t_team = nullptr;
+
 // What every call reads stands in one cache line; the calls themselves are cold, operators run
 // between them.
 struct alignas(64) HotLine {
   // The arena of the operator that runs now, for OpenMP workers, which have no scope of their own.
   // Operators of one session run one at a time except on engine threads of several devices, which
-  // share the session's arena; so one pointer and a count suffice.
+  // share the session's arena; so one pointer and a count suffice. Other threads have workers of
+  // their own, which are told apart by the team they were enrolled in.
   std::atomic<ArenaSource*> worker_source{nullptr};
   std::atomic<int> open_scopes{0};
   // The allocator, made here once: whoever frees finds it without a pointer or a guard.
@@ -85,6 +89,11 @@ HeapScope::HeapScope() noexcept : previous_(std::exchange(t_source, nullptr)) {}
 
 HeapScope::~HeapScope() { t_source = previous_; }
 
+void enroll_workers(ArenaSource* source) {
+  at::parallel_for(0, at::get_num_threads(), /*grain_size=*/1,
+                   [source](std::int64_t, std::int64_t) { t_team = source; });
+}
+
 HostAllocator& HostAllocator::installed() {
   // Never destroyed: LibTorch frees storages through it after static destructors have run.
   static HostAllocator* const kAllocator = [] {
@@ -114,7 +123,8 @@ c10::DataPtr HostAllocator::allocate(std::size_t bytes) {
   ArenaSource* source = t_source;
   if (source == nullptr && g_hot.open_scopes.load(std::memory_order_acquire) > 0 &&
       at::in_parallel_region()) {
-    source = g_hot.worker_source.load(std::memory_order_acquire);
+    ArenaSource* const worker_source = g_hot.worker_source.load(std::memory_order_acquire);
+    if (worker_source == t_team) source = worker_source;
   }
   if (source == nullptr) {
     exec::ReplayEngine* engine = planning_.load(std::memory_order_acquire);

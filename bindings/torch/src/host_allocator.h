@@ -72,8 +72,13 @@ class HostAllocator final : public c10::Allocator {
   Range arenas_[kMaxArenas];
 };
 
-// While it lives, this thread's allocations come from `source` (and those of OpenMP workers, while
-// any such scope is open). Null leaves the routing as it is.
+// Makes the OpenMP workers of the calling thread ask `source` while an ArenaScope is open. Workers
+// that start later (a larger thread count) use the heap until it is called again. Some
+// microseconds.
+void enroll_workers(ArenaSource* source);
+
+// While it lives, this thread's allocations come from `source`, and those of its enrolled workers.
+// Null leaves the routing as it is.
 class ArenaScope {
  public:
   explicit ArenaScope(ArenaSource* source) noexcept;

@@ -56,6 +56,14 @@ bool is_metadata(const c10::OperatorHandle& op, std::string_view name) {
   return is_one_of(name, kNames) || makes_views(op.schema());
 }
 
+// Tensors, optional ones and lists of them.
+std::size_t tensor_arguments(const c10::FunctionSchema& schema) {
+  return static_cast<std::size_t>(std::count_if(
+      schema.arguments().begin(), schema.arguments().end(), [](const c10::Argument& argument) {
+        return argument.type()->str().find("Tensor") != std::string::npos;
+      }));
+}
+
 bool is_factory(std::string_view name) {
   const auto suffix = std::string_view("_like");
   return starts_with(name, "aten::new_") ||
@@ -100,11 +108,17 @@ std::unique_ptr<OperatorInfo> read_schema(const c10::OperatorHandle& op) {
     info->kind = OperatorClass::kComposite;
   } else if (is_metadata(op, info->name)) {
     info->kind = OperatorClass::kMetadata;
-  } else if (is_factory(info->name)) {
+  } else if (is_factory(info->name) && info->writes == 0 && tensor_arguments(schema) <= 1) {
     info->kind = OperatorClass::kFactory;
   }
-  info->can_rerun = info->writes == 0 && info->kind != OperatorClass::kComposite &&
+  // A schema made from a C++ signature says nothing of what is written.
+  if (schema.aliasAnalysis() == c10::AliasAnalysisKind::CONSERVATIVE) info->writes = ~0ULL;
+  // Others' kernels may have effects that no schema shows.
+  const bool is_known = starts_with(info->name, "aten::") || starts_with(info->name, "mkldnn::");
+  info->can_rerun = is_known && info->writes == 0 && info->kind != OperatorClass::kComposite &&
                     !op.hasTag(at::Tag::nondeterministic_seeded);
+  info->is_collective =
+      starts_with(info->name, "c10d::") || starts_with(info->name, "_c10d_functional::");
   return info;
 }
 

@@ -33,6 +33,7 @@ struct OperatorInfo {
   bool can_rerun = false;
   // Each element is rounded exactly: may be run in chunks.
   bool can_chunk = false;
+  bool is_collective = false;  // of torch.distributed: writes its operands after it has returned
   int arguments = 0;
   int returns = 0;
   std::string name;  // "aten::convolution"

@@ -60,7 +60,12 @@ class SavedArguments {
     if (stack.size() != first_ + static_cast<std::size_t>(info_.arguments)) return false;
     std::size_t next = 0;
     for (int i = 0; i < info_.arguments; ++i) {
-      if (!is_left_alone(i)) stack[first_ + static_cast<std::size_t>(i)] = values_[next++];
+      c10::IValue& value = stack[first_ + static_cast<std::size_t>(i)];
+      if (!is_left_alone(i)) {
+        value = values_[next++];
+      } else if (!value.isTensor()) {
+        return false;
+      }
     }
     return true;
   }
@@ -93,6 +98,7 @@ SessionImpl::~SessionImpl() {
 void SessionImpl::begin_step() {
   if (is_in_step_) throw InvalidArgument("Session::step: a step is open already; end it first");
   arena_->begin_step();
+  enroll_workers(arena_.get());
   is_in_step_ = true;
   // One thread, so that operators arrive in the same order in every step.
   had_engine_threads_ = c10::AutogradState::get_tls_state().get_multithreading_enabled();
@@ -117,6 +123,11 @@ void SessionImpl::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet
     return;
   }
   const OperatorInfo& info = infos_.of(op);
+  if (info.is_collective) {
+    throw Unsupported(info.name +
+                      " inside of a session: collectives write after they have returned; pause the "
+                      "session around them");
+  }
   switch (info.kind) {
     case OperatorClass::kComposite:
       run_composite(op, keys, stack);
@@ -205,7 +216,7 @@ void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
   arena_->begin_operator(hash, info.name, storages, frame);
   const std::int64_t begin_ns = options_.record_events ? arena_->now_ns() : 0;
   std::optional<SavedArguments> saved;
-  if (info.can_rerun && frame.may_run_out) saved.emplace(info, *stack);
+  if (info.can_rerun && frame.is_recorded) saved.emplace(info, *stack);
   for (bool is_done = false; !is_done;) {
     try {
       const ArenaScope scope(is_in_step_ ? arena_.get() : nullptr);

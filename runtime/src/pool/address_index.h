@@ -2,6 +2,8 @@
 // Noun: AddressIndex, from an arena offset to the block that starts there.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -12,10 +14,10 @@ namespace plimsoll::pool {
 // Knuth, The Art of Computer Programming 3, section 6.4, algorithms L and R.
 class AddressIndex {
  public:
-  // Makes room so that the next insert cannot throw.
-  void reserve_one() {
-    if ((count_ + 1) * 2 <= static_cast<std::int64_t>(entries_.size())) return;
-    std::vector<Entry> old(entries_.empty() ? 64 : entries_.size() * 2);
+  // Makes room so that inserts cannot throw while there are at most `most` entries.
+  void reserve(std::size_t most) {
+    if (most * 2 <= entries_.size()) return;
+    std::vector<Entry> old(std::bit_ceil(std::max<std::size_t>(64, most * 2)));
     old.swap(entries_);
     count_ = 0;
     for (const Entry& entry : old)

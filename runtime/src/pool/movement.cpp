@@ -177,7 +177,6 @@ void TensorPool::State::leave_arena(BlockId id) noexcept {
 
 // Brings a block in from below, into a range that is made for it.
 void TensorPool::State::fetch_now(BlockId id) {
-  index_.reserve_one();
   const SegmentId segment = make_range(blocks_[id.index()].range_bytes);
   Block& block = blocks_[id.index()];
   void* const address = base_ + arena_.offset(segment);
@@ -276,7 +275,6 @@ bool TensorPool::State::begin_evict(BlockId id) {
 bool TensorPool::State::begin_fetch(BlockId id) {
   Block& block = at(id);
   if (block.residence != Residence::kHost) return false;
-  index_.reserve_one();
   poll();
   const std::optional<SegmentId> segment = try_range(block.range_bytes);
   if (!segment) return false;

@@ -42,6 +42,7 @@ BlockId TensorPool::State::take_slot() {
     blocks_.emplace_back();
     unused_.reserve(blocks_.capacity());  // so that giving slots back cannot fail
     moving_.reserve(blocks_.capacity());
+    index_.reserve(blocks_.capacity());  // every block may come to stand in it
     unused_.push_back(BlockId(blocks_.size() - 1));
   }
   const BlockId id = unused_.back();
@@ -114,7 +115,6 @@ BlockId TensorPool::State::allocate_with(std::int64_t bytes, const TakeRange& ta
   if (bytes <= 0)
     throw InvalidArgument(fmt::format("a block of {} bytes; more than 0 needed", bytes));
   const std::int64_t range_bytes = align_up(bytes, arena_.alignment());
-  index_.reserve_one();
   const BlockId id = take_slot();
   try {
     const std::optional<SegmentId> segment = take_range(range_bytes);
@@ -240,6 +240,24 @@ void TensorPool::State::mark_written(BlockId id) {
   drop_copy(id);
 }
 
+void TensorPool::State::mark_all_written() noexcept {
+  for (CleanList& list : clean_) {
+    while (list.first.valid()) {
+      const BlockId id = list.first;
+      unlink_clean(id);
+      drop_copy(id);
+    }
+  }
+}
+
+void* TensorPool::State::find_hole(std::int64_t bytes) {
+  const std::optional<SegmentId> segment = try_range(align_up(bytes, arena_.alignment()));
+  if (!segment) return nullptr;
+  void* address = base_ + arena_.offset(*segment);
+  arena_.deallocate(*segment);
+  return address;
+}
+
 // --- Books --------------------------------------------------------------------------------------
 
 PoolStatistics TensorPool::State::stats() const noexcept {
@@ -283,6 +301,8 @@ void TensorPool::make_room(std::int64_t bytes, std::int64_t largest_bytes) {
   state_->acquire({}, {.bytes = bytes, .largest_bytes = largest_bytes});
 }
 void TensorPool::mark_written(BlockId block) { state_->mark_written(block); }
+void TensorPool::mark_all_written() { state_->mark_all_written(); }
+void* TensorPool::find_hole(std::int64_t bytes) { return state_->find_hole(bytes); }
 void TensorPool::evict(BlockId block) { state_->evict(block); }
 bool TensorPool::begin_evict(BlockId block) { return state_->begin_evict(block); }
 bool TensorPool::begin_fetch(BlockId block) { return state_->begin_fetch(block); }

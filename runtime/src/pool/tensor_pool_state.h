@@ -69,6 +69,8 @@ class TensorPool::State {
   void pin(BlockId id);
   void unpin(BlockId id) noexcept;
   void mark_written(BlockId id);
+  void mark_all_written() noexcept;
+  void* find_hole(std::int64_t bytes);
 
   // Copies.
   void evict(BlockId id);

@@ -25,6 +25,7 @@ class UringIo final : public FileIo {
   // Keeps up to depth_ requests in flight; a short one is submitted again for its rest. After an
   // error nothing new is submitted, but what is in flight is waited for: it uses the memory.
   int transfer(int file, FileDirection direction, std::vector<FileRequest> requests) override {
+    if (is_broken_) return fallback_->transfer(file, direction, std::move(requests));
     std::vector<std::size_t> waiting;
     for (std::size_t i = requests.size(); i-- > 0;) waiting.push_back(i);
     int in_flight = 0;
@@ -38,8 +39,10 @@ class UringIo final : public FileIo {
         ++in_flight;
       }
       const int submitted = io_uring_submit_and_wait(&ring_, 1);
-      if (submitted < 0 && submitted != -EINTR && submitted != -EAGAIN && submitted != -EBUSY)
+      if (submitted < 0 && submitted != -EINTR && submitted != -EAGAIN && submitted != -EBUSY) {
+        retire(in_flight);
         return -submitted;
+      }
       io_uring_cqe* completion = nullptr;
       while (io_uring_peek_cqe(&ring_, &completion) == 0) {
         const auto index = static_cast<std::size_t>(io_uring_cqe_get_data64(completion));
@@ -63,6 +66,18 @@ class UringIo final : public FileIo {
   }
 
  private:
+  // The ring takes nothing more: waits for what it has taken, whose memory is in use, and leaves
+  // the rest and all later transfers to plain calls.
+  void retire(int in_flight) {
+    is_broken_ = true;
+    in_flight -= static_cast<int>(io_uring_sq_ready(&ring_));
+    for (io_uring_cqe* completion = nullptr; in_flight > 0;) {
+      if (io_uring_wait_cqe(&ring_, &completion) != 0) continue;  // EINTR: no other error waits
+      io_uring_cqe_seen(&ring_, completion);
+      --in_flight;
+    }
+  }
+
   static int end_error(FileDirection direction) {
     return direction == FileDirection::kWrite ? ENOSPC : EIO;
   }
@@ -79,6 +94,8 @@ class UringIo final : public FileIo {
 
   int depth_;
   bool is_open_ = false;
+  bool is_broken_ = false;
+  std::unique_ptr<FileIo> fallback_ = make_positioned_io();
   io_uring ring_{};
 };
 

@@ -154,7 +154,8 @@ class Pause {
 // keeps its value and the step may be tried again. Host or disk exhaustion is the same type.
 // A step that is open already, a budget of 0 or an unusable spill folder: InvalidArgument.
 // Raw pointers: data_ptr() of a tensor the session holds is good until the next operator; pin() it
-// to keep the pointer longer. Where a storage is evicted, data_ptr() throws a text that says so.
+// to keep the pointer longer, or to write through it inside a step (between steps no pin is
+// needed). Where a storage is evicted, data_ptr() throws a text that says so.
 class Session {
  public:
   explicit Session(const SessionOptions& options);

@@ -88,6 +88,8 @@ class TensorPool {
   // The same at a given address, a multiple of the alignment, moving nothing; no id where the bytes
   // from there on are not all free. O(n) in the blocks of the arena.
   BlockId allocate_at(void* address, std::int64_t bytes);
+  // The start of the smallest free hole of at least `bytes`, null where there is none.
+  void* find_hole(std::int64_t bytes);
   // Ends a block in any state. A range that a copy still uses is freed once the copy is done.
   void deallocate(BlockId block) noexcept;
 
@@ -114,6 +116,8 @@ class TensorPool {
 
   // Says that a resident block's bytes were or will be changed: its host copy is dropped.
   void mark_written(BlockId block);
+  // The same for all resident blocks. O(n) in those that have a copy.
+  void mark_all_written();
 
   // Moves an idle block out, now. No-op where it is out already. A block whose host copy is
   // valid moves without a copy. Errors: InvalidArgument (pinned or unbound), HostOutOfMemory,
