@@ -136,7 +136,7 @@ bool Arena::move_out(c10::StorageImpl* storage) {
   const std::lock_guard lock(mutex_);
   ManagedStorage* managed = find(storage);
   if (managed == nullptr || managed->foreign_bytes > 0) return true;
-  if (managed->frames > 0 || managed->is_user_pinned || !managed->block.valid()) return false;
+  if (managed->frames > 0 || managed->user_pins > 0 || !managed->block.valid()) return false;
   give_back(managed);
   dropped.swap(dropped_later_);
   return true;
