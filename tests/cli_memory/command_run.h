@@ -2,6 +2,8 @@
 // Runs the program as people type it, and keeps what it said.
 #pragma once
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -37,7 +39,9 @@ inline CommandRun run(const std::vector<std::string>& words) {
 }
 
 inline std::string scratch(const std::string& name) {
-  return (std::filesystem::path(::testing::TempDir()) / ("plimsoll-memory-" + name)).string();
+  return (std::filesystem::path(::testing::TempDir()) /
+          ("plimsoll-memory-" + std::to_string(::getpid()) + "-" + name))
+      .string();
 }
 
 inline std::string read_text(const std::string& path) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands plan and superneurons, as people type them.
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -47,7 +49,9 @@ Outcome run(std::vector<std::string> words) {
 }
 
 std::string scratch(const std::string& name) {
-  return (std::filesystem::path(::testing::TempDir()) / ("plimsoll-plan-" + name)).string();
+  return (std::filesystem::path(::testing::TempDir()) /
+          ("plimsoll-plan-" + std::to_string(::getpid()) + "-" + name))
+      .string();
 }
 std::string write(const std::string& name, const std::string& text) {
   const std::string path = scratch(name);

@@ -2,6 +2,8 @@
 // Runs the program in this process, as people type it, and keeps what it says.
 #pragma once
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -38,7 +40,9 @@ inline Outcome run(std::vector<std::string> words) {
 }
 
 inline std::string scratch(const std::string& name) {
-  return (std::filesystem::path(::testing::TempDir()) / ("plimsoll-schedule-" + name)).string();
+  return (std::filesystem::path(::testing::TempDir()) /
+          ("plimsoll-schedule-" + std::to_string(::getpid()) + "-" + name))
+      .string();
 }
 
 inline std::string read(const std::string& path) {
