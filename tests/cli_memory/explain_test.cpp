@@ -6,6 +6,7 @@
 #include "plimsoll/plan/layout_validate.h"
 
 #include "command_run.h"
+#include "placed_layout.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -63,16 +64,9 @@ TEST(ExplainCommand, TheSavedPlanIsValidAndAsHighAsItSays) {
   const std::string csv = scratch("plan.csv");
   const CommandRun result = run({"explain", kSnapshot, "--save-plan", csv, "--json", "-"});
   ASSERT_EQ(result.exit_code, kDone) << result.err;
-  const plan::LayoutProblem problem = plan::read_layout(csv);
-  std::vector<std::int64_t> offsets;
-  std::int64_t top = 0;
-  for (const plan::LayoutBuffer& buffer : problem.buffers) {
-    offsets.push_back(buffer.fixed_offset_bytes);
-    top = std::max(top, buffer.fixed_offset_bytes + buffer.size_bytes);
-  }
-  EXPECT_FALSE(plan::validate_layout(problem, offsets).has_value());
-  EXPECT_EQ(result.json()["planned_arena_bytes"], top);
-  EXPECT_EQ(result.json()["load_bytes"], plan::layout_load_bytes(problem, 0));
+  const testing::PlacedLayout placed = testing::read_placed(csv);
+  EXPECT_EQ(result.json()["planned_arena_bytes"], placed.top_bytes);
+  EXPECT_EQ(result.json()["load_bytes"], plan::layout_load_bytes(placed.problem, 0));
 }
 
 TEST(ExplainCommand, TheSavedSnapshotIsExplainedAgain) {

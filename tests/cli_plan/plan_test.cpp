@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands plan and superneurons, as people type them.
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "command.h"
+#include "command_run.h"
 
 namespace plimsoll::cli {
 namespace {
 
+using testing::CommandRun;
 using ::testing::HasSubstr;
+using testing::read_text;
+using testing::run;
+using testing::scratch;
+using testing::write_text;
 
 const std::string kTraining = std::string(PLIMSOLL_TEST_DATA) + "/graphs/training/";
 const std::string kUnet = kTraining + "t-unet.txt";
@@ -26,46 +26,10 @@ const std::string kDevice =
     R"("launch_ns":0,"copy_out_bytes_per_second":1e9,"copy_in_bytes_per_second":1e9,)"
     R"("copy_latency_ns":0,"host_bytes":1e9)";
 
-struct Outcome {
-  int exit_code = 0;
-  std::string out;
-  std::string err;
-  Json json() const { return Json::parse(out); }
-};
-
-Outcome run(std::vector<std::string> words) {
-  Commands commands;
-  add_commands(commands);
-  std::vector<const char*> arguments = {"plimsoll"};
-  for (const std::string& word : words) arguments.push_back(word.c_str());
-  ::testing::internal::CaptureStdout();
-  ::testing::internal::CaptureStderr();
-  Outcome result;
-  result.exit_code = run_program(static_cast<int>(arguments.size()), arguments.data(),
-                                 std::move(commands), "none");
-  result.out = ::testing::internal::GetCapturedStdout();
-  result.err = ::testing::internal::GetCapturedStderr();
-  return result;
-}
-
-std::string scratch(const std::string& name) {
-  return (std::filesystem::path(::testing::TempDir()) /
-          ("plimsoll-plan-" + std::to_string(::getpid()) + "-" + name))
-      .string();
-}
-std::string write(const std::string& name, const std::string& text) {
-  const std::string path = scratch(name);
-  std::ofstream(path) << text;
-  return path;
-}
-Json read_json(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return Json::parse(text.str());
-}
+Json read_json(const std::string& path) { return Json::parse(read_text(path)); }
 
 TEST(Plan, GivesTheKeysOfTheContract) {
-  const Outcome result = run({"plan", kUnet, "--budget", "60%", "--json", "-"});
+  const CommandRun result = run({"plan", kUnet, "--budget", "60%", "--json", "-"});
   ASSERT_EQ(result.exit_code, kDone) << result.err;
   const Json json = result.json();
   for (const char* key :
@@ -81,14 +45,14 @@ TEST(Plan, GivesTheKeysOfTheContract) {
 
 // A file without costs: they are modelled, and the output says so.
 TEST(Plan, SaysWhereItsCostsComeFrom) {
-  const Outcome result = run({"plan", kUnet, "--json", "-"});
+  const CommandRun result = run({"plan", kUnet, "--json", "-"});
   EXPECT_EQ(result.json()["costs"], "modelled");
   EXPECT_EQ(run({"plan", kUnet, "--measured", "--json", "-"}).json()["costs"], "modelled");
   EXPECT_THAT(run({"plan", kUnet}).out, HasSubstr("costs modelled"));
 }
 
 TEST(Plan, ABudgetBelowTheMinimumIsThreeWithMinimumOpAndBytes) {
-  const Outcome result = run({"plan", kUnet, "--budget", "1KiB", "--json", "-"});
+  const CommandRun result = run({"plan", kUnet, "--budget", "1KiB", "--json", "-"});
   EXPECT_EQ(result.exit_code, 3);
   const Json json = result.json();
   const auto least = json["minimum_budget_bytes"].get<std::int64_t>();
@@ -104,7 +68,7 @@ TEST(Plan, ABudgetBelowTheMinimumIsThreeWithMinimumOpAndBytes) {
 TEST(Plan, BadWordsAreTwoAndNameFlagAndValue) {
   const auto expect_bad = [](std::vector<std::string> words, const std::string& said) {
     words.insert(words.begin(), "plan");
-    const Outcome result = run(words);
+    const CommandRun result = run(words);
     EXPECT_EQ(result.exit_code, 2) << said;
     EXPECT_THAT(result.err, HasSubstr(said));
   };
@@ -123,12 +87,12 @@ TEST(Plan, BadWordsAreTwoAndNameFlagAndValue) {
 }
 
 TEST(Plan, DeviceFilesAreReadAndRefusedByKey) {
-  const std::string good = write("good.json", kDevice + "}");
-  const Outcome result = run({"plan", kUnet, "--device", good, "--json", "-"});
+  const std::string good = write_text("good.json", kDevice + "}");
+  const CommandRun result = run({"plan", kUnet, "--device", good, "--json", "-"});
   ASSERT_EQ(result.exit_code, kDone) << result.err;
   EXPECT_EQ(result.json()["device"], "small");
   const auto refused = [](const std::string& text, const std::string& key) {
-    const Outcome bad = run({"plan", kUnet, "--device", write("bad.json", text)});
+    const CommandRun bad = run({"plan", kUnet, "--device", write_text("bad.json", text)});
     EXPECT_EQ(bad.exit_code, 2) << text;
     EXPECT_THAT(bad.err, HasSubstr(key));
   };
@@ -145,15 +109,15 @@ TEST(Plan, EveryTrainingStepOfTheDataPlansAtHalfOfWhatCanMove) {
   for (const char* name : {"t-resnet50", "t-unet", "x-alexnet-32", "x-mobilenet_v2-1",
                            "x-resnet18-32", "x-squeezenet1_0-1"}) {
     SCOPED_TRACE(name);
-    const Outcome least =
+    const CommandRun least =
         run({"plan", kTraining + name + ".txt", "--budget", "min", "--json", "-", "--quiet"});
     ASSERT_EQ(least.exit_code, kDone) << least.err;
     const Json json = least.json();
     const auto budget = (json["minimum_budget_bytes"].get<std::int64_t>() +
                          json["stock_peak_bytes"].get<std::int64_t>()) /
                         2;
-    const Outcome result = run({"plan", kTraining + name + ".txt", "--budget",
-                                std::to_string(budget), "--json", "-", "--quiet"});
+    const CommandRun result = run({"plan", kTraining + name + ".txt", "--budget",
+                                   std::to_string(budget), "--json", "-", "--quiet"});
     ASSERT_EQ(result.exit_code, kDone) << result.err;
     EXPECT_LE(result.json()["predicted_seconds"], json["predicted_seconds"]);
     ++planned;
@@ -176,7 +140,7 @@ TEST(Plan, KeepsMasksAsBitsOnlyWhereThatPays) {
 TEST(Plan, WritesThePlanAndItsTimeline) {
   const std::string out = scratch("plan.json");
   const std::string timeline = scratch("timeline.json");
-  const Outcome result =
+  const CommandRun result =
       run({"plan", kUnet, "--budget", "50%", "--out", out, "--timeline", timeline, "--json", "-"});
   ASSERT_EQ(result.exit_code, kDone) << result.err;
   const Json plan = read_json(out);
@@ -197,7 +161,7 @@ TEST(Plan, WritesThePlanAndItsTimeline) {
 }
 
 TEST(Superneurons, GivesTheKeysOfTheContractAndThePapersFigure) {
-  const Outcome result = run({"superneurons", "alexnet", "--batch", "200", "--json", "-"});
+  const CommandRun result = run({"superneurons", "alexnet", "--batch", "200", "--json", "-"});
   ASSERT_EQ(result.exit_code, kDone) << result.err;
   const Json json = result.json();
   for (const char* key : {"baseline_bytes", "liveness_bytes", "offload_bytes", "recompute_bytes",

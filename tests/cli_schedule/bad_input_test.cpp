@@ -13,17 +13,17 @@
 #include "plimsoll/graph/json.h"
 #include "plimsoll/order/certificate.h"
 
-#include "command_runner.h"
+#include "command_run.h"
 
 namespace plimsoll::cli {
 namespace {
 
+using testing::CommandRun;
 using ::testing::HasSubstr;
-using testing::Outcome;
-using testing::read;
+using testing::read_text;
 using testing::run;
 using testing::scratch;
-using testing::write;
+using testing::write_text;
 
 const std::string kData = PLIMSOLL_TEST_DATA;
 
@@ -108,7 +108,7 @@ std::vector<BadFile> bad_files() {
       {"text, as ONNX", ".onnx", "this is no model", {"byte"}},
       {"half a model",
        ".onnx",
-       read(kData + "/graphs/inference/darts-imagenet.onnx").substr(0, 5000),
+       read_text(kData + "/graphs/inference/darts-imagenet.onnx").substr(0, 5000),
        {"byte"}},
   };
 }
@@ -117,11 +117,11 @@ class BadGraph : public ::testing::TestWithParam<BadFile> {};
 
 TEST_P(BadGraph, IsRefusedInOneLineWithFileAndPlace) {
   const BadFile& file = GetParam();
-  const std::string path = write(scratch(std::string("bad") + file.extension), file.bytes);
+  const std::string path = write_text(std::string("bad") + file.extension, file.bytes);
   for (const std::string command : {"schedule", "verify"}) {
     std::vector<std::string> words = {command, path};
     if (command == "verify") words.push_back(path);
-    const Outcome result = run(words);
+    const CommandRun result = run(words);
     EXPECT_EQ(result.exit_code, kBadUsage) << result.err;
     EXPECT_EQ(result.out, "");
     EXPECT_THAT(result.err, HasSubstr(path));
@@ -141,9 +141,9 @@ TEST(BadGraph, ThatIsAFolderIsRefused) {
 TEST(OddGraph, WithoutOpsHasAnEmptyOrder) {
   for (const auto& [extension, bytes] :
        {std::pair<std::string, std::string>{".json", json("", "", "")}, {".txt", "0 0\n"}}) {
-    const std::string path = write(scratch("empty" + extension), bytes);
+    const std::string path = write_text("empty" + extension, bytes);
     const std::string certificate = scratch("empty-certificate.json");
-    const Outcome result = run({"schedule", path, "--json", "-", "--certificate", certificate});
+    const CommandRun result = run({"schedule", path, "--json", "-", "--certificate", certificate});
     ASSERT_EQ(result.exit_code, kDone) << result.err;
     EXPECT_EQ(result.json()["peak_bytes"], 0);
     EXPECT_EQ(result.json()["proved"], true);
@@ -154,16 +154,16 @@ TEST(OddGraph, WithoutOpsHasAnEmptyOrder) {
 
 TEST(OddGraph, OfZeroBytesIsProved) {
   const std::string path =
-      write(scratch("zero.json"), json(R"({"bytes":0})", R"({"storage":0})", R"({"results":[0]})"));
-  const Outcome result = run({"schedule", path, "--json", "-", "--require-proof"});
+      write_text("zero.json", json(R"({"bytes":0})", R"({"storage":0})", R"({"results":[0]})"));
+  const CommandRun result = run({"schedule", path, "--json", "-", "--require-proof"});
   ASSERT_EQ(result.exit_code, kDone) << result.err;
   EXPECT_EQ(result.json()["peak_bytes"], 0);
 }
 
 TEST(OddGraph, IsOrderedByEveryAlgorithm) {
-  const std::string path = write(scratch("one.txt"), "2 1\n8 1 0\n8 0 1\n1 1 1 0 1 only\n");
+  const std::string path = write_text("one.txt", "2 1\n8 1 0\n8 0 1\n1 1 1 0 1 only\n");
   for (const std::string algorithm : {"search", "serenity", "ilp", "greedy", "program"}) {
-    const Outcome result = run({"schedule", path, "--algorithm", algorithm, "--json", "-"});
+    const CommandRun result = run({"schedule", path, "--algorithm", algorithm, "--json", "-"});
     ASSERT_EQ(result.exit_code, kDone) << algorithm << result.err;
     EXPECT_EQ(result.json()["peak_bytes"], 8) << algorithm;
   }
@@ -173,10 +173,10 @@ class BadCertificate : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(run({"schedule", kGraph, "--certificate", path_}).exit_code, kDone);
-    text_ = read(path_);
+    text_ = read_text(path_);
   }
-  Outcome verify(const std::string& text) {
-    return run({"verify", kGraph, write(path_, text), "--json", "-"});
+  CommandRun verify(const std::string& text) {
+    return run({"verify", kGraph, write_text("certificate.json", text), "--json", "-"});
   }
 
   const std::string kGraph = kData + "/darts-cell.json";
@@ -187,8 +187,8 @@ class BadCertificate : public ::testing::Test {
 TEST_F(BadCertificate, ThatIsNoneIsABadFile) {
   for (const std::string& text :
        {std::string(), std::string("[]"), std::string("{}"), std::string("null"),
-        text_.substr(0, text_.size() / 2), std::string(100'000, '['), read(kGraph)}) {
-    const Outcome result = verify(text);
+        text_.substr(0, text_.size() / 2), std::string(100'000, '['), read_text(kGraph)}) {
+    const CommandRun result = verify(text);
     EXPECT_EQ(result.exit_code, kBadUsage) << text.substr(0, 40);
     EXPECT_THAT(result.err, HasSubstr(path_));
   }
@@ -212,7 +212,7 @@ TEST_F(BadCertificate, ThatClaimsWhatIsNotSoFailsTheCheck) {
   lies[2].order.pop_back();
   std::reverse(lies[3].order.begin(), lies[3].order.end());
   for (const order::Certificate& lie : lies) {
-    const Outcome result = verify(order::write_certificate(lie));
+    const CommandRun result = verify(order::write_certificate(lie));
     EXPECT_EQ(result.exit_code, kCheckFailed);
     EXPECT_EQ(result.json()["valid"], false);
     EXPECT_FALSE(result.json()["reason"].get<std::string>().empty());

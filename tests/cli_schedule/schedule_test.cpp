@@ -6,14 +6,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "command_runner.h"
+#include "command_run.h"
 
 namespace plimsoll::cli {
 namespace {
 
+using testing::CommandRun;
 using ::testing::HasSubstr;
-using testing::Outcome;
-using testing::read;
+using testing::read_text;
 using testing::run;
 using testing::scratch;
 
@@ -21,7 +21,7 @@ const std::string kData = PLIMSOLL_TEST_DATA;
 const std::string kCell = kData + "/darts-cell.json";
 
 TEST(Schedule, GivesTheKeysOfTheContract) {
-  const Outcome result = run({"schedule", kCell, "--json", "-"});
+  const CommandRun result = run({"schedule", kCell, "--json", "-"});
   ASSERT_EQ(result.exit_code, kDone);
   const Json json = result.json();
   for (const char* key : {"ops", "values", "peak_bytes", "program_peak_bytes", "lower_bound_bytes",
@@ -39,7 +39,7 @@ TEST(Schedule, EveryAlgorithmGivesAnOrderThatVerifies) {
     ASSERT_EQ(
         run({"schedule", kCell, "--algorithm", algorithm, "--certificate", certificate}).exit_code,
         kDone);
-    const Outcome verdict = run({"verify", kCell, certificate, "--json", "-"});
+    const CommandRun verdict = run({"verify", kCell, certificate, "--json", "-"});
     EXPECT_EQ(verdict.exit_code, kDone) << verdict.out;
     EXPECT_EQ(verdict.json()["valid"], true);
     EXPECT_GE(verdict.json()["peak_bytes"], 6 * 150528);
@@ -49,14 +49,14 @@ TEST(Schedule, EveryAlgorithmGivesAnOrderThatVerifies) {
 TEST(Schedule, RewritesTheDartsCellTo753Kilobytes) {
   const std::string graph = scratch("graph.json");
   const std::string certificate = scratch("rewritten.json");
-  const Outcome result = run({"schedule", kCell, "--rewrite", "--graph-out", graph, "--certificate",
-                              certificate, "--require-proof", "--json", "-"});
+  const CommandRun result = run({"schedule", kCell, "--rewrite", "--graph-out", graph,
+                                 "--certificate", certificate, "--require-proof", "--json", "-"});
   ASSERT_EQ(result.exit_code, kDone);
   EXPECT_EQ(result.json()["peak_before_rewrite_bytes"], 903168);
   EXPECT_EQ(result.json()["peak_bytes"], 752640);
   EXPECT_EQ(run({"verify", graph, certificate}).exit_code, kDone);
   // It is a certificate for the rewritten graph alone.
-  const Outcome other = run({"verify", kCell, certificate});
+  const CommandRun other = run({"verify", kCell, certificate});
   EXPECT_EQ(other.exit_code, kCheckFailed);
   EXPECT_THAT(other.out, HasSubstr("another graph"));
 }
@@ -70,8 +70,8 @@ TEST(Schedule, SaysHowManyVariablesTheIntegerProgramHas) {
 }
 
 TEST(Schedule, OrdersAHandMadeModelWithEveryFeature) {
-  const Outcome result = run({"schedule", kData + "/every-feature.onnx", "--dim", "batch=2",
-                              "--require-proof", "--json", "-"});
+  const CommandRun result = run({"schedule", kData + "/every-feature.onnx", "--dim", "batch=2",
+                                 "--require-proof", "--json", "-"});
   ASSERT_EQ(result.exit_code, kDone) << result.err;
   EXPECT_LT(result.json()["peak_bytes"], result.json()["program_peak_bytes"]);
 }
@@ -85,14 +85,14 @@ TEST(Schedule, WritesItsPictures) {
                  order, "--budget", "1MiB"})
                 .exit_code,
             kDone);
-  EXPECT_THAT(read(svg), HasSubstr("program order: peak"));
-  EXPECT_THAT(read(html), HasSubstr("Live at the peak"));
-  EXPECT_THAT(read(dot), HasSubstr("digraph"));
-  EXPECT_THAT(read(order), HasSubstr("Relu\n"));
+  EXPECT_THAT(read_text(svg), HasSubstr("program order: peak"));
+  EXPECT_THAT(read_text(html), HasSubstr("Live at the peak"));
+  EXPECT_THAT(read_text(dot), HasSubstr("digraph"));
+  EXPECT_THAT(read_text(order), HasSubstr("Relu\n"));
 }
 
 TEST(Schedule, RefusesABudgetBelowTheOptimumWithWhatWouldWork) {
-  const Outcome result = run({"schedule", kCell, "--budget", "800000", "--json", "-"});
+  const CommandRun result = run({"schedule", kCell, "--budget", "800000", "--json", "-"});
   EXPECT_EQ(result.exit_code, kInfeasible);
   EXPECT_EQ(result.json()["minimum_budget_bytes"], 903168);
   EXPECT_THAT(result.err, HasSubstr("903168 bytes needed"));
@@ -106,7 +106,7 @@ TEST(Schedule, RequiringAProofFailsWithoutOne) {
 }
 
 TEST(Schedule, GivesAnOrderAtATimeLimitOfZero) {
-  const Outcome result = run({"schedule", kCell, "--time-limit", "0", "--json", "-"});
+  const CommandRun result = run({"schedule", kCell, "--time-limit", "0", "--json", "-"});
   EXPECT_EQ(result.exit_code, kDone);
   EXPECT_EQ(result.json()["order"].size(), 39u);
 }
@@ -127,10 +127,10 @@ TEST(Schedule, NamesTheFlagAndValueOfBadUsage) {
 TEST(Verify, RefusesAChangedCertificate) {
   const std::string certificate = scratch("changed.json");
   ASSERT_EQ(run({"schedule", kCell, "--certificate", certificate}).exit_code, kDone);
-  std::string text = read(certificate);
+  std::string text = read_text(certificate);
   text.replace(text.find("903168"), 6, "903167");
   std::ofstream(certificate) << text;
-  const Outcome result = run({"verify", kCell, certificate});
+  const CommandRun result = run({"verify", kCell, certificate});
   EXPECT_NE(result.exit_code, kDone);
   EXPECT_THAT(result.err, HasSubstr("checksum"));
 }

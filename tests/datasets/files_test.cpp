@@ -158,7 +158,8 @@ TEST_F(DataFiles, WhatIsNoDataSetSaysWhatWouldBe) {
 }
 
 TEST_F(DataFiles, FashionMnistIsReadWhereItIsInstalled) {
-  if (!fs::exists(fashion_mnist_folder())) GTEST_SKIP() << "dataset-fashion-mnist is not installed";
+  ASSERT_TRUE(fs::exists(fashion_mnist_folder()))
+      << "the package dataset-fashion-mnist is missing; ./dev setup installs it";
   const auto set = open_dataset("fashion-mnist", Split::kTest, 10);
   EXPECT_EQ(set->count(), 10000);
   EXPECT_EQ(set->classes(), 10);

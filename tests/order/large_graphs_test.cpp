@@ -14,8 +14,8 @@
 namespace plimsoll::order {
 namespace {
 
-TEST(LargeGraphs, ATrainingStepOfTenThousandOperatorsIsProvedAndVerified) {
-  const graph::Graph graph = testing::resnet_training(10'000);
+TEST(LargeGraphs, ATrainingStepOfAHundredThousandOperatorsIsProvedAndVerified) {
+  const graph::Graph graph = testing::resnet_training(100'000);
   const OrderResult result = solve(graph, {});
   EXPECT_EQ(graph::peak_bytes(graph, result.order), result.peak_bytes);
   EXPECT_TRUE(result.proved());

@@ -10,8 +10,8 @@ namespace plimsoll::train {
 namespace {
 
 TEST(Learning, ASmallResnetPasses85PercentOnFashionMnistAfterOneEpochUnderABudget) {
-  if (!std::filesystem::exists(data::fashion_mnist_folder()))
-    GTEST_SKIP() << "dataset-fashion-mnist is not installed";
+  ASSERT_TRUE(std::filesystem::exists(data::fashion_mnist_folder()))
+      << "the package dataset-fashion-mnist is missing; ./dev setup installs it";
   at::set_num_threads(2);
   TrainOptions options;
   options.model = "resnet:stages=1-1-1,channels=16,image=28,image-channels=1";

@@ -1,20 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a real program is compared with stock."""
 
-import os
-from pathlib import Path
-
 import programs  # noqa: F401  (puts the packages on the path)
 from equality import first_difference, run_inside, run_stock
 
 import plimsoll
 
 STEPS = 3
-
-
-def packages_there():
-    folder = os.environ.get("PLIMSOLL_REAL_PACKAGES", "")
-    return bool(folder) and Path(folder).is_dir()
 
 
 def check(make):

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-sys.path.extend(filter(None, [os.environ.get("PLIMSOLL_REAL_PACKAGES")]))
+if not Path(PACKAGES := os.environ.get("PLIMSOLL_REAL_PACKAGES", "")).is_dir() or not PACKAGES:
+    raise RuntimeError(f"PLIMSOLL_REAL_PACKAGES is {PACKAGES!r}, no folder; ./dev test installs the packages and sets it")
+sys.path.append(PACKAGES)
 # Nothing is fetched: all configurations are made here.
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1",
                   TOKENIZERS_PARALLELISM="false")

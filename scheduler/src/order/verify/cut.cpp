@@ -8,11 +8,13 @@
 //     a --inf--> b                                                    where a in S needs b in S
 //
 // The minimum cut with start(o) forced in and end(o) forced out is the cheapest state in which o
-// runs. Max-flow by Dinic (1970), iterative.
+// runs. What that forces in or out through inf arcs (most of a training step) is merged with the
+// source or the sink first. Max-flow by Dinic (1970), iterative.
 #include "order/verify/cut.h"
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace plimsoll::order::detail {
@@ -109,6 +111,52 @@ class Network {
   std::vector<std::int32_t> first_, next_, level_;
 };
 
+struct Edge {
+  std::int32_t from;
+  std::int32_t to;
+  std::int64_t capacity;
+};
+
+// The nodes that inf arcs join to `end`: those that it forces in (forwards), or that force it
+// (backwards).
+std::vector<std::uint8_t> joined_to(std::int32_t end, const std::vector<Edge>& edges,
+                                    std::size_t nodes, bool forwards) {
+  std::vector<std::vector<std::int32_t>> next(nodes);
+  for (const Edge& edge : edges) {
+    if (edge.capacity < kInfinite) continue;
+    const auto [from, to] =
+        forwards ? std::pair(edge.from, edge.to) : std::pair(edge.to, edge.from);
+    next[static_cast<std::size_t>(from)].push_back(to);
+  }
+  std::vector<std::uint8_t> joined(nodes, 0);
+  std::vector<std::int32_t> queue = {end};
+  joined[static_cast<std::size_t>(end)] = 1;
+  for (std::size_t head = 0; head < queue.size(); ++head) {
+    for (const std::int32_t node : next[static_cast<std::size_t>(queue[head])]) {
+      if (std::exchange(joined[static_cast<std::size_t>(node)], 1) == 0) queue.push_back(node);
+    }
+  }
+  return joined;
+}
+
+std::int64_t minimum_cut(const std::vector<Edge>& edges, std::size_t nodes, std::int32_t source,
+                         std::int32_t sink) {
+  const std::vector<std::uint8_t> in = joined_to(source, edges, nodes, true);
+  const std::vector<std::uint8_t> out = joined_to(sink, edges, nodes, false);
+  const auto merged = [&](std::int32_t node) {
+    if (in[static_cast<std::size_t>(node)] != 0) return source;
+    return out[static_cast<std::size_t>(node)] != 0 ? sink : node;
+  };
+  Network network(nodes);
+  for (const Edge& edge : edges) {
+    const std::int32_t from = merged(edge.from);
+    const std::int32_t to = merged(edge.to);
+    // Arcs back into the source or out of the sink carry nothing.
+    if (from != to && to != source && from != sink) network.arc(from, to, edge.capacity);
+  }
+  return network.max_flow(source, sink);
+}
+
 std::int32_t start_of(OpId o) { return 2 * o.value(); }
 std::int32_t end_of(OpId o) { return 2 * o.value() + 1; }
 
@@ -122,14 +170,15 @@ std::int64_t cheapest_state_running(const Graph& graph, OpId o) {
   const std::int32_t dead_begin = births_begin + storages;
   const std::int32_t source = dead_begin + storages;
   const std::int32_t sink = source + 1;
-  Network network(static_cast<std::size_t>(sink) + 1);
+  std::vector<Edge> edges;
+  const auto arc = [&](std::int32_t from, std::int32_t to, std::int64_t capacity) {
+    edges.push_back({from, to, capacity});
+  };
   for (std::int32_t i = 0; i < ops; ++i) {
     const OpId op(i);
-    network.arc(end_of(op), start_of(op), kInfinite);
-    for (const OpId before : graph.predecessors(op))
-      network.arc(start_of(op), end_of(before), kInfinite);
-    if (graph.workspace_bytes(op) > 0)
-      network.arc(start_of(op), end_of(op), graph.workspace_bytes(op));
+    arc(end_of(op), start_of(op), kInfinite);
+    for (const OpId before : graph.predecessors(op)) arc(start_of(op), end_of(before), kInfinite);
+    if (graph.workspace_bytes(op) > 0) arc(start_of(op), end_of(op), graph.workspace_bytes(op));
   }
   for (std::int32_t i = 0; i < storages; ++i) {
     const StorageId s(i);
@@ -137,17 +186,17 @@ std::int64_t cheapest_state_running(const Graph& graph, OpId o) {
     if (graph.touchers(s).empty() && !graph.live_at_end(s)) continue;
     const std::int32_t born = graph.live_at_start(s) ? source : births_begin + i;
     const std::int32_t dead = graph.live_at_end(s) ? sink : dead_begin + i;
-    for (const OpId birth : graph.births(s)) network.arc(start_of(birth), born, kInfinite);
-    network.arc(born, dead, graph.size_bytes(s));
+    for (const OpId birth : graph.births(s)) arc(start_of(birth), born, kInfinite);
+    arc(born, dead, graph.size_bytes(s));
     if (graph.live_at_end(s)) continue;
     for (const OpId last : graph.touchers(s)) {
       const bool overwrites = graph.inplace_storage(last) == s;
-      network.arc(dead, overwrites ? start_of(last) : end_of(last), kInfinite);
+      arc(dead, overwrites ? start_of(last) : end_of(last), kInfinite);
     }
   }
-  network.arc(source, start_of(o), kInfinite);
-  network.arc(end_of(o), sink, kInfinite);
-  return network.max_flow(source, sink);
+  arc(source, start_of(o), kInfinite);
+  arc(end_of(o), sink, kInfinite);
+  return minimum_cut(edges, static_cast<std::size_t>(sink) + 1, source, sink);
 }
 
 }  // namespace plimsoll::order::detail

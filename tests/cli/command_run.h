@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the program in this process, as people type it, and keeps what it says.
+// Runs the program in this process, as people type it, and keeps what it said.
 #pragma once
 
 #include <unistd.h>
@@ -8,7 +8,6 @@
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -17,21 +16,21 @@
 
 namespace plimsoll::cli::testing {
 
-struct Outcome {
+struct CommandRun {
   int exit_code = 0;
   std::string out;
   std::string err;
   Json json() const { return Json::parse(out); }
 };
 
-inline Outcome run(std::vector<std::string> words) {
+inline CommandRun run(const std::vector<std::string>& words) {
   Commands commands;
   add_commands(commands);
   std::vector<const char*> arguments = {"plimsoll"};
   for (const std::string& word : words) arguments.push_back(word.c_str());
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
-  Outcome result;
+  CommandRun result;
   result.exit_code = run_program(static_cast<int>(arguments.size()), arguments.data(),
                                  std::move(commands), "none");
   result.out = ::testing::internal::GetCapturedStdout();
@@ -39,21 +38,24 @@ inline Outcome run(std::vector<std::string> words) {
   return result;
 }
 
+// A path of this process's own: tests run side by side.
 inline std::string scratch(const std::string& name) {
   return (std::filesystem::path(::testing::TempDir()) /
-          ("plimsoll-schedule-" + std::to_string(::getpid()) + "-" + name))
+          ("plimsoll-" + std::to_string(::getpid()) + "-" + name))
       .string();
 }
 
-inline std::string read(const std::string& path) {
+inline std::string read_text(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   std::stringstream text;
   text << stream.rdbuf();
   return text.str();
 }
 
-inline std::string write(const std::string& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
+// Writes a file and returns its path.
+inline std::string write_text(const std::string& name, const std::string& text) {
+  const std::string path = scratch(name);
+  std::ofstream(path, std::ios::binary) << text;
   return path;
 }
 
