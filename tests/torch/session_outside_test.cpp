@@ -304,6 +304,26 @@ TEST(SessionOutside, NamesTheOperatorOfThePeakAndTheBytesAtIt) {
   EXPECT_EQ(session.report().peak_op, "aten::sum");
 }
 
+TEST(SessionOutside, RecordsChunkedAndOpaqueOperatorsAmongTheEvents) {
+  torch::Tensor large = units(8, 1.0F);
+  Session session({.budget_bytes = 4 * kUnit, .record_events = true});
+  {
+    const auto step = session.step();
+    large.mul_(2);  // twice the budget: in chunks
+    session.run_opaque("a compiled graph", {}, [] {
+      return std::vector<at::Tensor>{at::detail::empty_cpu({16}, at::kFloat, false, std::nullopt)};
+    });
+  }
+  std::vector<std::string> names;
+  for (const SessionEvent& event : session.events()) {
+    EXPECT_LE(event.begin_ns, event.end_ns);
+    if (event.kind == SessionEvent::Kind::kOperator) names.push_back(event.name);
+  }
+  EXPECT_EQ(std::count(names.begin(), names.end(), "aten::mul_"), 1);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "a compiled graph"), 1);
+  EXPECT_EQ(large[9].item<float>(), 2.0F);
+}
+
 // Both settings of C++'s zero_grad: what stays between steps differs by the gradients' bytes.
 TEST(SessionOutside, KeptGradientsArePersistentBytesAndDroppedOnesAreNot) {
   const auto persistent = [](bool set_to_none) {

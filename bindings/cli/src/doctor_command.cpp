@@ -46,7 +46,7 @@ fs::path torch_library_folder() {
   return fs::path(info.dli_fname).parent_path();
 }
 
-// Looks for a library by its plain name, then in the wheel's folders.
+// The library's file in the wheel's folders, else its plain name for the loader's own search.
 std::string find_library(const std::string& name) {
   const fs::path nvidia = torch_library_folder() / ".." / ".." / "nvidia";
   std::error_code ignored;

@@ -98,7 +98,7 @@ TrainCommand::Budget TrainCommand::resolve_budget(const TrainPlan& plan, const t
                            (kind == SizeSpec::Kind::kNone && plan.level == TrainLevel::kEager);
   if (needs_stock) {
     console.progress("measure stock", 0, 1);
-    budget.stock = train::measure_stock(plan.options, data, 3, Console::throw_if_interrupted);
+    budget.stock = train::measure_stock(plan.options, data, Console::throw_if_interrupted);
   }
   if (kind == SizeSpec::Kind::kBytes) {
     budget.bytes = plan.budget.bytes;
@@ -120,7 +120,7 @@ void TrainCommand::refuse_budget(const TrainPlan& plan, const train::Data& data,
                                  const DeviceOutOfMemory& cause, Console& console) const {
   console.progress("search the least budget", 0, 1);
   if (!budget.stock)
-    budget.stock = train::measure_stock(plan.options, data, 3, Console::throw_if_interrupted);
+    budget.stock = train::measure_stock(plan.options, data, Console::throw_if_interrupted);
   if (plan.level == TrainLevel::kAllocator) {
     // The first step of a process needs a little more than the peak of those after it.
     throw InfeasibleBudget(budget.bytes, std::max(budget.stock->peak_bytes, budget.bytes + 64),

@@ -131,7 +131,6 @@ class Snapshot:
     """All that a function touches, as it was. ``restore`` puts it back, as often as wanted."""
 
     def __init__(self, touched: Touched) -> None:
-        self._touched = touched
         self._values = {name: (tensor, tensor.detach().clone(), _clone(tensor.grad) if tensor.is_leaf else None)
                         for name, tensor in touched.all_tensors().items()}
         self._holders = [(holder, copy.deepcopy(holder.state_dict())) for holder in touched.holders.values()]
@@ -163,9 +162,10 @@ def _clone(tensor: torch.Tensor | None) -> torch.Tensor | None:
 
 def _is_set(cell: types.CellType) -> bool:
     try:
-        return cell.cell_contents is not None or True
+        cell.cell_contents
     except ValueError:
         return False
+    return True
 
 
 def bits(value: Any, path: str, into: dict[str, str]) -> None:

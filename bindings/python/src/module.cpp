@@ -6,7 +6,6 @@
 #include "plimsoll/allocator.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/size.h"
-#include "plimsoll/version.h"
 
 #include "array_holds.h"
 #include "session_core.h"
@@ -214,8 +213,6 @@ void define_session(py::module_& module) {
              const py::gil_scoped_release no_gil;
              return session.moved_lower_bound_bytes();
            })
-      .def("_access_sequence_json",
-           [](const SessionCore& core) { return core.session().access_sequence_json(); })
       .def("_run_opaque", &run_opaque)
       .def("_reset_peak", [](const SessionCore& core) { core.session().reset_peak(); })
       .def("_abandon_in_child", &SessionCore::abandon_in_child);
@@ -247,15 +244,6 @@ void define_allocator(py::module_& module) {
   module.def("mark_step", &mark_step);
   module.def("record_memory_history", &record_memory_history, py::arg("most_events"));
   module.def("memory_snapshot", [] { return py::bytes(memory_snapshot()); });
-  module.def("peak_owners", [](std::size_t most) {
-    py::list owners;
-    for (const PeakOwner& owner : peak_owners(most)) {
-      owners.append(py::make_tuple(owner.operator_name,
-                                   std::string(allocation_kind_name(owner.kind)), owner.ordinal,
-                                   owner.bytes));
-    }
-    return owners;
-  });
 }
 
 }  // namespace
@@ -268,7 +256,4 @@ PYBIND11_MODULE(_native, module) {
   python::define_allocator(module);
   module.def("parse_size", &parse_size, pybind11::arg("text"), pybind11::arg("flag"));
   module.def("format_size", &format_size, pybind11::arg("size_bytes"));
-  module.def("libtorch_version", &libtorch_version);
-  module.def("interposer_self_test", &interposer_self_test,
-             pybind11::call_guard<pybind11::gil_scoped_release>());
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Python holds of a session: it begins with `with` and ends there, whatever interrupts it.
 //
-// Nouns: SessionCore, StepContext, ExportPin.
+// Nouns: SessionCore, StepContext, PauseContext, ExportPin.
 //
 // __enter__ and __exit__ are made here and not in Python: the interpreter looks for signals when a
 // Python function begins, so that Ctrl-C could leave a step open that was about to end.

@@ -268,7 +268,7 @@ void Arena::hold(c10::StorageImpl* storage, bool writes, OperatorFrame& frame) {
   op_operand_bytes_ += managed->track.bytes;
 }
 
-void Arena::acquire(OperatorFrame& frame, const ExpectedRoom& expected) {
+void Arena::acquire(const OperatorFrame& frame, const ExpectedRoom& expected) {
   c10::SmallVector<pool::BlockId, 8> blocks;
   for (const auto& operand : frame.operands) {
     if (operand.managed->block.valid()) blocks.push_back(operand.managed->block);
@@ -292,7 +292,7 @@ void Arena::acquire(OperatorFrame& frame, const ExpectedRoom& expected) {
   if (script != nullptr) follow_script(std::move(script));
 }
 
-void Arena::acquire_retrying(OperatorFrame& frame, const ExpectedRoom& expected) {
+void Arena::acquire_retrying(const OperatorFrame& frame, const ExpectedRoom& expected) {
   try {
     acquire(frame, expected);
   } catch (const DeviceOutOfMemory&) {

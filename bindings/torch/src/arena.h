@@ -145,7 +145,7 @@ class Arena final : public ArenaSource,
   bool is_movable(c10::StorageImpl* storage) const;
   void unmanage(ManagedStorage* managed) noexcept;
   void hold(c10::StorageImpl* storage, bool writes, OperatorFrame& frame);
-  void acquire(OperatorFrame& frame, const ExpectedRoom& expected);
+  void acquire(const OperatorFrame& frame, const ExpectedRoom& expected);
   void follow_script(std::shared_ptr<const OperatorScript> script);
   bool hold_again(OperatorFrame& frame, std::int64_t hole_bytes);
   pool::BlockId allocate_by_script(std::int64_t bytes);
@@ -160,7 +160,7 @@ class Arena final : public ArenaSource,
   void set_strict(OperatorFrame::Operand& operand, bool strict);
   [[noreturn]] void throw_out_of_memory(const std::string& message, std::int64_t requested_bytes);
   [[noreturn]] void throw_host_full(const std::string& message) const;
-  void acquire_retrying(OperatorFrame& frame, const ExpectedRoom& expected);
+  void acquire_retrying(const OperatorFrame& frame, const ExpectedRoom& expected);
   void note_peak();
 
   const SessionOptions options_;

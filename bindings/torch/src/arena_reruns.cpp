@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that ran out of memory inside: laid out, and run once more.
+// Operators that ran out of memory inside: laid out, and run again.
 #include <utility>
 
 #include "plimsoll/base/bytes.h"

@@ -13,9 +13,9 @@
 // where the cut falls decides which, and they run whole.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>

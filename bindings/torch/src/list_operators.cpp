@@ -9,6 +9,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/jit_type.h>
 
+#include "plimsoll/base/bytes.h"
+
+#include "arena.h"
 #include "tensor_storages.h"
 
 namespace plimsoll::detail {
@@ -50,7 +53,7 @@ class EntryBytes {
     visit_storages(value, [&](c10::StorageImpl* storage) {
       if (std::find(seen_.begin(), seen_.end(), storage) != seen_.end()) return;
       seen_.push_back(storage);
-      bytes_ += static_cast<std::int64_t>(storage->nbytes());
+      bytes_ += align_up(static_cast<std::int64_t>(storage->nbytes()), kArenaAlignment);
     });
   }
   std::int64_t bytes() const { return bytes_; }
@@ -123,14 +126,14 @@ std::optional<ListSlices> ListSlices::cut(const ListShape& shape, const torch::j
     for (const std::size_t list : lists) slice.add(argument(list).toListRef()[entry]);
     const c10::IValue& model = argument(lists.front()).toListRef()[entry];
     if (model.isTensor())
-      result_bytes += results * static_cast<std::int64_t>(model.toTensor().nbytes());
+      result_bytes +=
+          results * align_up(static_cast<std::int64_t>(model.toTensor().nbytes()), kArenaAlignment);
   };
   for (std::size_t entry = 0; entry < entries; ++entry) {
-    EntryBytes before = slice;
-    const std::int64_t before_results = result_bytes;
+    const std::int64_t before_bytes = slice.bytes() + result_bytes;
     add(entry);
     if (slice.bytes() + result_bytes > limit_bytes && entry > begin) {
-      largest = std::max(largest, before.bytes() + before_results);
+      largest = std::max(largest, before_bytes);
       ends.push_back(entry);
       begin = entry;
       slice = EntryBytes();

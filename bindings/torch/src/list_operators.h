@@ -3,8 +3,8 @@
 //
 // Nouns: ListShape (what of a schema goes by list entry), ListSlices.
 //
-//     _foreach_mul([a b c d], [s t u v])   becomes   _foreach_mul([a b], [s t]), _foreach_mul([c
-//     d], [u v])
+//     _foreach_mul([a b c d], [s t u v])   becomes   _foreach_mul([a b], [s t])
+//                                                    _foreach_mul([c d], [u v])
 //
 // They compute entry by entry, so any cut gives the same bits, and each slice needs only its own
 // operands in the arena. Pinned whole, the gradients of a model would set the least budget.

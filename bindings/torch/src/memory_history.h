@@ -40,5 +40,6 @@ class MemoryHistory {
   bool is_full_ = false;
   std::chrono::steady_clock::time_point begin_;
 };
+static_assert(sizeof(MemoryHistory::Event) == 40);  // as allocator.h says
 
 }  // namespace plimsoll::detail

@@ -45,6 +45,18 @@ Storages operands(const OperatorInfo& info, const torch::jit::Stack& stack) {
   return storages;
 }
 
+// At least what the plain tensors among the arguments hold: each argument counts its storage.
+std::int64_t most_operand_bytes(const OperatorInfo& info, const torch::jit::Stack& stack) {
+  std::int64_t bytes = 0;
+  const std::size_t first = stack.size() - static_cast<std::size_t>(info.arguments);
+  for (std::size_t i = first; i < stack.size(); ++i) {
+    if (!stack[i].isTensor()) continue;
+    const c10::StorageImpl* storage = storage_of(stack[i].toTensor());
+    if (storage != nullptr) bytes += static_cast<std::int64_t>(storage->nbytes());
+  }
+  return bytes;
+}
+
 // What a kernel that fails may have taken off the stack already: all arguments but plain tensors,
 // which it only looks at. No reference to those is taken, see visit_storages.
 class SavedArguments {
@@ -162,6 +174,7 @@ void SessionImpl::run_operator(const OperatorInfo& info, const c10::OperatorHand
 
 bool SessionImpl::run_chunks(const OperatorInfo& info, const c10::OperatorHandle& op,
                              c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  if (!arena_->is_beyond(2 * most_operand_bytes(info, *stack))) return false;
   const std::optional<ChunkedCall> call = ChunkedCall::of(info, *stack);
   if (!call || !arena_->is_beyond(call->bytes())) return false;
   for (c10::StorageImpl* storage : call->storages()) {
@@ -171,6 +184,7 @@ bool SessionImpl::run_chunks(const OperatorInfo& info, const c10::OperatorHandle
   Storages numbers;
   for (c10::StorageImpl* storage : call->numbers()) numbers.emplace_back(storage, false);
   arena_->begin_operator(info.hash + kChunkedHash, info.name, numbers, frame);
+  const std::int64_t begin_ns = begin_time();
   try {
     const Unseen unseen;
     const c10::SmallVector<std::int64_t, 4> sizes(call->model(*stack).sizes());
@@ -188,8 +202,7 @@ bool SessionImpl::run_chunks(const OperatorInfo& info, const c10::OperatorHandle
     arena_->abandon_operator(frame);
     throw;
   }
-  const c10::SmallVector<c10::StorageImpl*, 4> none;
-  arena_->end_operator(frame, none);
+  finish(frame, info.name, begin_ns, {});
   return true;
 }
 
@@ -214,7 +227,7 @@ void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
   const Storages storages =
       info.kind == OperatorClass::kFactory ? Storages() : operands(info, *stack);
   arena_->begin_operator(hash, info.name, storages, frame);
-  const std::int64_t begin_ns = options_.record_events ? arena_->now_ns() : 0;
+  const std::int64_t begin_ns = begin_time();
   std::optional<SavedArguments> saved;
   if (info.can_rerun && frame.is_recorded) saved.emplace(info, *stack);
   for (bool is_done = false; !is_done;) {
@@ -238,9 +251,18 @@ void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
       visit_storages((*stack)[i], [&](c10::StorageImpl* storage) { results.push_back(storage); });
     }
   }
+  finish(frame, info.name, begin_ns, results);
+}
+
+std::int64_t SessionImpl::begin_time() const {
+  return options_.record_events ? arena_->now_ns() : 0;
+}
+
+void SessionImpl::finish(OperatorFrame& frame, const std::string& name, std::int64_t begin_ns,
+                         const c10::SmallVector<c10::StorageImpl*, 4>& results) {
   arena_->end_operator(frame, results);
   if (options_.record_events && is_in_step_) {
-    arena_->add_event({SessionEvent::Kind::kOperator, info.name, begin_ns, arena_->now_ns(), 0});
+    arena_->add_event({SessionEvent::Kind::kOperator, name, begin_ns, arena_->now_ns(), 0});
   }
 }
 
@@ -256,6 +278,7 @@ std::vector<at::Tensor> SessionImpl::run_opaque(const std::string& name,
   // Names live as long as the session: recordings point to them.
   const std::string& kept = *opaque_names_.insert(name).first;
   arena_->begin_operator(std::hash<std::string>()(kept), kept, storages, frame);
+  const std::int64_t begin_ns = begin_time();
   std::vector<at::Tensor> returned;
   try {
     const ArenaScope scope(is_in_step_ ? arena_.get() : nullptr);
@@ -271,7 +294,7 @@ std::vector<at::Tensor> SessionImpl::run_opaque(const std::string& name,
       visit_storages(tensor, [&](c10::StorageImpl* storage) { results.push_back(storage); });
     }
   }
-  arena_->end_operator(frame, results);
+  finish(frame, kept, begin_ns, results);
   return returned;
 }
 

@@ -43,6 +43,9 @@ class SessionImpl final : public OperatorListener {
                   torch::jit::Stack* stack);
   void run_slices(const OperatorInfo& info, ListSlices& slices, const c10::OperatorHandle& op,
                   c10::DispatchKeySet keys, torch::jit::Stack* stack);
+  std::int64_t begin_time() const;
+  void finish(OperatorFrame& frame, const std::string& name, std::int64_t begin_ns,
+              const c10::SmallVector<c10::StorageImpl*, 4>& results);
   void run_whole(const OperatorInfo& info, std::uint64_t hash, const c10::OperatorHandle& op,
                  c10::DispatchKeySet keys, torch::jit::Stack* stack);
 

@@ -14,6 +14,9 @@
 namespace plimsoll::train {
 namespace {
 
+// The third step is the second of a known sequence, whose moves differ from the first's.
+constexpr int kSteps = 3;
+
 struct Attempt {
   bool works = false;
   SessionReport report;
@@ -21,8 +24,6 @@ struct Attempt {
 
 Attempt attempt(const TrainOptions& options, const Data& data,
                 const SessionOptions& session_options, const StopCheck& check) {
-  // The third step is the second of a known sequence, whose moves differ from the first's.
-  constexpr int kSteps = 3;
   Trainer trainer(options, data);
   Session session(session_options);
   Attempt result;
@@ -55,14 +56,13 @@ float step_inside(Trainer& trainer, Session& session) {
   }
 }
 
-StockMeasure measure_stock(const TrainOptions& options, const Data& data, int steps,
-                           const StopCheck& check) {
+StockMeasure measure_stock(const TrainOptions& options, const Data& data, const StopCheck& check) {
   install_allocator({});
   const std::int64_t before = allocator_statistics().live_bytes;
   StockMeasure measure;
   {
     Trainer trainer(options, data);
-    for (int step = 0; step < steps; ++step) {
+    for (int step = 0; step < kSteps; ++step) {
       if (check) check();
       trainer.step();
       // The first step holds what libraries allocate once; the steps after it repeat.
@@ -95,7 +95,6 @@ MinimumBudget find_minimum_budget(const TrainOptions& options, const Data& data,
   found.pinned_by = generous.report.pinned_by;
   const auto works = [&](std::int64_t budget) {
     tried.budget_bytes = budget;
-    ++found.attempts;
     return attempt(options, data, tried, check).works;
   };
   // Upwards from the bound in growing strides, then down again by halves to one part in 100.

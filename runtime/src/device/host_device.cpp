@@ -145,7 +145,8 @@ void HostDevice::copy_parallel(std::byte* to, const std::byte* from, std::int64_
                                CopyKind kind) {
   const std::function<void(std::int64_t, std::int64_t)> body = [&](std::int64_t begin,
                                                                    std::int64_t end) {
-    // What comes in is read at once and is welcome in the caches; what leaves is not.
+    // What comes in is read at once and is welcome in the caches. What leaves is not, and what
+    // slides is idle.
     if (kind == CopyKind::kHostToDevice)
       std::memcpy(to + begin, from + begin, static_cast<std::size_t>(end - begin));
     else

@@ -27,7 +27,7 @@ class LaneRecorder {
     shelf_.ledger().note(current_, pointer, bytes, key);
   }
   bool has_begun() const { return has_begun_; }
-  // Ends a step that was on plan while nothing was being recorded.
+  // Ends a step in which nothing was recorded.
   void pass_step() {
     if (pause_ > 0) --pause_;
   }

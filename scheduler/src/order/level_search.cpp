@@ -25,9 +25,7 @@ struct Layer {
 
   std::size_t size() const { return hash.size(); }
   std::size_t bytes() const { return size() * (16 * width + 24); }
-  std::uint64_t* executed_of(std::size_t i) { return executed.data() + i * width; }
   const std::uint64_t* executed_of(std::size_t i) const { return executed.data() + i * width; }
-  std::uint64_t* ready_of(std::size_t i) { return ready.data() + i * width; }
   const std::uint64_t* ready_of(std::size_t i) const { return ready.data() + i * width; }
   bool has_run(const std::uint64_t* set, std::int32_t op) const {
     const std::size_t word = static_cast<std::size_t>(op) / 64;
@@ -83,7 +81,6 @@ class LevelSearch {
     start();
     for (std::int32_t step = 0; step < problem_.op_count(); ++step) {
       open_next();
-      result_.outcome = Outcome::kFound;
       if (!expand()) return std::move(result_);
       if (next_.size() == 0) {
         result_.outcome = Outcome::kNone;

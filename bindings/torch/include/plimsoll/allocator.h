@@ -94,7 +94,7 @@ void reset_allocator_statistics();
 std::vector<PeakOwner> peak_owners(std::size_t most = 20);
 
 // Writes down what is allocated and freed from now on, the newest `most_events` of it; 0 stops and
-// forgets. Takes 56 bytes an event, at once. Allocations answered from a plan are not seen, their
+// forgets. Takes 40 bytes an event, at once. Allocations answered from a plan are not seen, their
 // arena is. Errors: InvalidArgument before install_allocator, std::bad_alloc.
 void record_memory_history(std::size_t most_events = 100'000);
 

@@ -27,7 +27,7 @@ struct BitMasks {
 // that is idle for two ops or more gets a pack_bits op after its last use before its longest idle
 // stretch and an unpack_bits op before the first one after it. Storages, values and their ids stay;
 // new ones stand at the end. Without any such storage the graph comes back empty.
-// Cost: O(ops + edges).
+// Cost: O((ops + edges) x masks).
 BitMasks pack_bit_masks(const graph::Graph& graph);
 
 }  // namespace plimsoll::plan

@@ -60,8 +60,6 @@ class BytePool {
   std::deque<Part> of_ops_, of_copies_;  // each in order of time
 };
 
-// kWithRoom: bytes are waited for.
-template <bool kWithRoom>
 class Clockwork {
  public:
   Clockwork(const Problem& problem, const Draft& draft, std::int64_t capacity_bytes,
@@ -69,7 +67,7 @@ class Clockwork {
       : it_(problem),
         draft_(draft),
         stalled_ns_(stalled_ns),
-        pool_(kWithRoom ? capacity_bytes - initial_bytes() : 0),
+        pool_(capacity_bytes - initial_bytes()),
         instances_(draft.instances.size()),
         on_host_(problem.bytes.size()) {
     for (const InstanceId id : draft.initial) instances_[id.index()].is_known = true;
@@ -79,9 +77,8 @@ class Clockwork {
     for (const DraftStep& step : draft_.steps) {
       if (step.kind == StepKind::kFree) {
         const Times& it = instances_[step.instance.index()];
-        if (kWithRoom)
-          pool_.give(bytes_of(step.instance),
-                     {it.used, it.by_copy ? storage_of(step.instance) : StorageId()});
+        pool_.give(bytes_of(step.instance),
+                   {it.used, it.by_copy ? storage_of(step.instance) : StorageId()});
       } else if (step.op.valid()) {
         run_op(step);
       } else {
@@ -118,7 +115,7 @@ class Clockwork {
       if (!it.is_known) room += bytes_of(id);
     }
     if (step.taken_over.valid()) room -= bytes_of(step.taken_over);
-    if (kWithRoom && room > 0) start = pool_.take(room, start, true);
+    if (room > 0) start = pool_.take(room, start, true);
     if (stalled_ns_ != nullptr && start.copied.valid())
       (*stalled_ns_)[start.copied.index()] += start.ns - free_at_[0];
     const double end = free_at_[0] = start.ns + step.cost_ns;
@@ -137,7 +134,7 @@ class Clockwork {
     Times& it = instances_[step.instance.index()];
     double& host = on_host_[draft_.instances[step.instance.index()].index()];
     double start = std::max(free_at_[stream], step.kind == StepKind::kOffload ? it.written : host);
-    if (kWithRoom && step.kind == StepKind::kPrefetch)
+    if (step.kind == StepKind::kPrefetch)
       start = pool_.take(bytes_of(step.instance), {start, {}}, false).ns;
     const double end = free_at_[stream] = start + step.cost_ns;
     if (step.kind == StepKind::kPrefetch) {
@@ -163,11 +160,13 @@ double estimate_ns(const Problem& problem, const Draft& draft, std::int64_t capa
                    std::vector<double>* stalled_ns) {
   if (stalled_ns != nullptr) stalled_ns->assign(problem.bytes.size(), 0);
   const std::int64_t capacity = std::max(capacity_bytes, draft.peak_bytes);
-  return Clockwork<true>(problem, draft, capacity, stalled_ns).run();
+  return Clockwork(problem, draft, capacity, stalled_ns).run();
 }
 
 double least_ns(const Problem& problem, const Draft& draft) {
-  return Clockwork<false>(problem, draft, 0, nullptr).run();
+  // Where there is always room, no copy waits for it.
+  constexpr std::int64_t kPlenty = std::int64_t{1} << 61;
+  return estimate_ns(problem, draft, kPlenty, nullptr);
 }
 
 }  // namespace plimsoll::plan

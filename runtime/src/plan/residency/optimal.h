@@ -30,8 +30,6 @@ namespace plimsoll::plan {
 struct OptimalOptions {
   std::int64_t budget_bytes = 0;
   double most_ns = 0;  // of a plan that is known: nothing slower is looked for
-  bool may_recompute = true;
-  bool may_offload = true;
   std::int64_t nodes = 20000;
 };
 

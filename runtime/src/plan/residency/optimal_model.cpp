@@ -42,7 +42,6 @@ std::size_t OptimalModel::last_write_before(std::size_t s, std::size_t t) const 
   return last;
 }
 bool OptimalModel::may_run_again(std::size_t k, std::size_t t) const {
-  if (!options_.may_recompute) return false;
   for (const Touch& touch : it_.touches[it_.order[k].index()])
     if (touch.writes && is_movable(touch.storage.index()) &&
         it_.expiry[touch.storage.index()] >= static_cast<std::int32_t>(t))
@@ -62,7 +61,7 @@ double OptimalModel::copy_time(std::size_t s, Stream stream) const {
 
 void OptimalModel::add_columns() {
   const std::size_t storages = it_.bytes.size();
-  const bool copies = options_.may_offload && it_.device->can_copy();
+  const bool copies = it_.device->can_copy();
   for (std::size_t t = 0; t < stages(); ++t) {
     again_.emplace_back(stages(), -1);
     fetch_.emplace_back(storages, -1);

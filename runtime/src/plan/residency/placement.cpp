@@ -103,10 +103,8 @@ class FreeList {
       top_ = capacity_bytes;
       give(from, capacity_bytes - from);
     }
-    auto best = holes_.end();
-    for (auto it = holes_.begin(); it != holes_.end(); ++it)
-      if (it->second >= bytes && (best == holes_.end() || it->second < best->second)) best = it;
-    if (is_low || best == holes_.end()) return take(bytes);
+    const auto best = is_low ? holes_.end() : smallest(bytes);
+    if (best == holes_.end()) return take(bytes);
     const auto [address, length] = *best;
     holes_.erase(best);
     if (length > bytes) holes_.emplace(address, length - bytes);
@@ -114,11 +112,7 @@ class FreeList {
   }
   // The smallest hole that fits, the lowest of equals; else the top.
   std::int64_t take(std::int64_t bytes) {
-    auto best = holes_.end();
-    for (auto it = holes_.begin(); it != holes_.end(); ++it) {
-      if (it->second < bytes) continue;
-      if (best == holes_.end() || it->second < best->second) best = it;
-    }
+    const auto best = smallest(bytes);
     if (best == holes_.end()) {
       if (!holes_.empty() &&
           std::prev(holes_.end())->first + std::prev(holes_.end())->second == top_) {
@@ -151,7 +145,19 @@ class FreeList {
   }
 
  private:
-  std::map<std::int64_t, std::int64_t> holes_;
+  using Holes = std::map<std::int64_t, std::int64_t>;  // address to length
+
+  // The smallest hole that fits, the lowest of equals; end() where none does.
+  Holes::iterator smallest(std::int64_t bytes) {
+    auto best = holes_.end();
+    for (auto it = holes_.begin(); it != holes_.end(); ++it) {
+      if (it->second < bytes) continue;
+      if (best == holes_.end() || it->second < best->second) best = it;
+    }
+    return best;
+  }
+
+  Holes holes_;
   std::int64_t top_ = 0;
 };
 

@@ -215,7 +215,8 @@ class Planner::Impl {
     found.replay = std::move(replay);
     found_.push_back(std::move(found));
   }
-  // The layout depends on the rung alone, not on the budget that is asked for.
+  // The layout depends on the rung alone, not on the budget that is asked for, but for plans of the
+  // exact planner.
   void place(Found& found) const {
     if (found.plan) return;
     found.plan = make_plan(found.replay.draft, device_.alignment_bytes);

@@ -48,11 +48,7 @@ class Replayer {
       ok = run_position(it_.order[i]);
     }
     result_.feasible = ok;
-    if (!ok) {
-      result_.failed_at = at_;
-      return std::move(result_);
-    }
-    finish();
+    if (ok) finish();
     return std::move(result_);
   }
 
@@ -403,7 +399,6 @@ class Replayer {
       }
       const StorageId victim = choose_victim();
       if (!victim.valid()) {
-        result_.needed_bytes = live_ + need;
         return false;
       }
       const bool copies = state(victim).on_host || !may_drop(victim);
@@ -470,7 +465,6 @@ class Replayer {
     const double bytes = static_cast<double>(it_.bytes[s.index()]);
     const double idle =
         it_.start_ns[std::size_t(at_)] - it_.start_ns[std::size_t(std::max(0, it.last_touch))] + 1;
-    if (options_.rule == VictimRule::kLeastRecent) return 1 / idle;
     double restore = 0;
     if (it.on_host) {
       restore = it_.device->copy_ns(graph_.size_bytes(s), Stream::kCopyIn, Tier::kHost);

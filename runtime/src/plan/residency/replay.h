@@ -15,9 +15,8 @@ namespace plimsoll::plan {
 
 // Whom to evict where the decisions alone do not keep the budget: the smallest score goes first.
 enum class VictimRule : std::uint8_t {
-  kNextUse,      // cost to restore / (bytes x time to the next use)
-  kDtr,          // cost to rebuild with missing neighbours / (bytes x time since the last use)
-  kLeastRecent,  // time since the last use, by copy
+  kNextUse,  // cost to restore / (bytes x time to the next use)
+  kDtr,      // cost to rebuild with missing neighbours / (bytes x time since the last use)
 };
 
 struct ReplayOptions {
@@ -39,9 +38,6 @@ struct ReplayResult {
   std::int64_t recomputed_ops = 0;
   std::int64_t offloaded_bytes = 0;
   std::int64_t prefetched_bytes = 0;
-  // Where it is not feasible: the position, and the bytes that would have been needed there.
-  std::int32_t failed_at = -1;
-  std::int64_t needed_bytes = 0;
 };
 
 // Cost: O(steps + touches), and O(resident storages) for every eviction no decision foresaw.

@@ -66,15 +66,12 @@ class Graph {
   // Empty for a scalar and for an unknown shape; has_shape() tells them apart.
   std::span<const std::int64_t> shape(ValueId v) const { return columns_.shapes[v.index()]; }
   bool has_shape(ValueId v) const { return columns_.value_has_shape[v.index()] != 0; }
-  OpId producer(ValueId v) const {
-    return columns_.value_producer[v.index()];
-  }  // invalid: from the start
-  ValueId overwrites(ValueId v) const {
-    return columns_.value_overwrites[v.index()];
-  }  // invalid: none
-  std::span<const OpId> consumers(ValueId v) const {
-    return columns_.consumers[v.index()];
-  }  // ascending
+  // Invalid: from the start.
+  OpId producer(ValueId v) const { return columns_.value_producer[v.index()]; }
+  // Invalid: none.
+  ValueId overwrites(ValueId v) const { return columns_.value_overwrites[v.index()]; }
+  // Ascending.
+  std::span<const OpId> consumers(ValueId v) const { return columns_.consumers[v.index()]; }
   std::string_view name(ValueId v) const { return columns_.value_names[v.index()]; }
 
   // Ops.

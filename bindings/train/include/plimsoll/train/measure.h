@@ -24,10 +24,10 @@ struct StockMeasure {
   std::int64_t persistent_bytes = 0;
 };
 
-// Runs `steps` steps (two at least) of a copy without a session and counts every byte that
+// Runs three steps of a copy without a session and counts every byte that
 // LibTorch's CPU allocator gives (installs it, see plimsoll/allocator.h) from the second on: the
 // first holds what libraries allocate once a process. What lived before does not count.
-StockMeasure measure_stock(const TrainOptions& options, const Data& data, int steps = 3,
+StockMeasure measure_stock(const TrainOptions& options, const Data& data,
                            const StopCheck& check = {});
 
 struct MinimumBudget {
@@ -35,7 +35,6 @@ struct MinimumBudget {
   // The largest operator's distinct bytes, a bound no budget can go below.
   std::int64_t lower_bound_bytes = 0;
   std::string pinned_by;
-  int attempts = 0;
 };
 
 // Searches the smallest budget at which three steps of a copy work: from the lower bound that a
