@@ -53,7 +53,7 @@ struct Handmade {
     add_free(5);
     add_free(3);
     plan.arena_bytes = 192;
-    plan.peak_bytes = 192;
+    plan.live_bytes = 192;
     add_waits(graph, plan);
   }
   void add_op(int op, const std::vector<int>& touched) {
@@ -81,7 +81,7 @@ TEST(ValidatePlan, AcceptsTheRightPlanAndAddsItUp) {
   const PlanVerdict verdict = validate_plan(it.graph, it.plan, 192);
   EXPECT_TRUE(verdict.valid()) << verdict.message;
   EXPECT_EQ(verdict.peak_bytes, 192);
-  EXPECT_EQ(verdict.arena_bytes, 192);
+  EXPECT_EQ(verdict.live_bytes, 192);
   EXPECT_EQ(verdict.host_peak_bytes, 64);
 }
 
@@ -127,7 +127,7 @@ TEST(ValidatePlan, FindsAStaleVersion) {
   it.add_op(2, {1, 2});
   it.add_free(0);
   it.add_free(1);
-  it.plan.arena_bytes = it.plan.peak_bytes = 192;
+  it.plan.arena_bytes = it.plan.live_bytes = 192;
   add_waits(it.graph, it.plan);
   EXPECT_EQ(it.fault(), PlanFault::kOperand);
 }
@@ -164,7 +164,8 @@ TEST(ValidatePlan, FindsARecomputationThatWouldChangeLastingState) {
   it.add_free(1);
   it.add_op(0, {-1, 2});  // leaves the state alone
   it.plan.steps.back().kind = StepKind::kRecompute;
-  it.plan.arena_bytes = it.plan.peak_bytes = 192;
+  it.plan.arena_bytes = 192;  // with a hole where y was before
+  it.plan.live_bytes = 128;
   EXPECT_EQ(it.fault(), PlanFault::kNone);
   it.plan.steps.back().touched[0] = InstanceId(0);
   EXPECT_EQ(it.fault(), PlanFault::kRecompute);
@@ -205,11 +206,16 @@ TEST(ValidatePlan, FindsABadAddress) {
   EXPECT_EQ(it.fault(), PlanFault::kAlignment);
 }
 
-TEST(ValidatePlan, FindsABrokenBudgetAndAPlanThatClaimsTooLittle) {
-  Handmade it;
-  EXPECT_EQ(it.fault(191), PlanFault::kBudget);
-  it.plan.peak_bytes = 128;
-  EXPECT_EQ(it.fault(), PlanFault::kBudget);
+TEST(ValidatePlan, FindsABrokenBudgetAndAPlanThatClaimsOtherBytesThanItNeeds) {
+  EXPECT_EQ(Handmade().fault(191), PlanFault::kBudget);
+  for (const std::int64_t claim : {128, 256}) {
+    Handmade live;
+    live.plan.live_bytes = claim;
+    EXPECT_EQ(live.fault(512), PlanFault::kBudget) << claim;
+    Handmade arena;
+    arena.plan.arena_bytes = claim;
+    EXPECT_EQ(arena.fault(512), PlanFault::kBudget) << claim;
+  }
 }
 
 // Torchtune's fault: a copy on a side stream, and the bytes handed on before it has ended.
@@ -257,10 +263,11 @@ TEST(ValidatePlan, FindsAResultThatIsNotWhereItBegan) {
   it.add_free(0);
   it.add_copy(StepKind::kPrefetch, 1);
   it.plan.arena_bytes = 128;
-  it.plan.peak_bytes = 64;
+  it.plan.live_bytes = 64;
   add_waits(it.graph, it.plan);
   EXPECT_EQ(it.fault(), PlanFault::kResult);
   it.plan.instances[1].address = 0;
+  it.plan.arena_bytes = 64;
   add_waits(it.graph, it.plan);
   EXPECT_EQ(it.fault(), PlanFault::kNone);
 }

@@ -93,7 +93,7 @@ class VirtualRun {
   }
 
   void collect_events() {
-    const Timeline timeline = simulate_plan(plan_);
+    const Timeline timeline = simulate_plan(graph_, plan_);
     std::vector<double> used(plan_.instances.size());
     for (std::size_t i = 0; i < plan_.steps.size(); ++i) {
       const Step& step = plan_.steps[i];

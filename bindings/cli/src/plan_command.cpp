@@ -176,6 +176,7 @@ class PlanCommand final : public Command {
     result["order"] = report.order_name;
     result["budget_bytes"] = report.budget_bytes;
     result["peak_bytes"] = report.peak_bytes;
+    result["live_bytes"] = report.live_bytes;
     result["arena_bytes"] = report.arena_bytes;
     result["host_peak_bytes"] = report.host_peak_bytes;
     result["file_peak_bytes"] = report.file_peak_bytes;
@@ -184,6 +185,7 @@ class PlanCommand final : public Command {
     result["lower_bound_bytes"] = lower_bound;
     result["resident_bound_bytes"] = bounds.resident_bound_bytes;
     result["minimum_budget_bytes"] = minimum(candidates);
+    result["minimum_proved"] = minimum(candidates) == lower_bound;
     result["pinned_by"] = bounds.pinned_by;
     result["predicted_seconds"] = report.predicted_ns / kNsPerSecond;
     result["stock_predicted_seconds"] = bounds.stock_predicted_ns / kNsPerSecond;
@@ -209,10 +211,11 @@ class PlanCommand final : public Command {
     };
     row("stock peak", bounds.stock_peak_bytes);
     row("budget", report.budget_bytes);
-    row("peak of the plan", report.peak_bytes);
-    row("arena, after layout", report.arena_bytes);
-    row("minimum budget", result["minimum_budget_bytes"].get<std::int64_t>());
-    row("lower bound", result["lower_bound_bytes"].get<std::int64_t>());
+    row("peak of the plan, its arena", report.peak_bytes);
+    row("most live bytes in it", report.live_bytes);
+    row("smallest budget found", result["minimum_budget_bytes"].get<std::int64_t>());
+    row("LB0: none smaller can work", result["lower_bound_bytes"].get<std::int64_t>());
+    row("LB1: none smaller without copies", bounds.resident_bound_bytes);
     row("to the host and the disk", report.offloaded_bytes);
     console.print(fmt::format("  {:<32} {:>16}", "operators run again", report.recomputed_ops));
     console.print(fmt::format("  {:<32} {:>16.6f} s, {:.3f} x stock, at least {:.3f} x",

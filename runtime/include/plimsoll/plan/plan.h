@@ -73,7 +73,7 @@ struct Plan {
   std::vector<graph::StorageId> starts_on_host;  // and must be there again at the end
   std::int64_t alignment_bytes = 512;
   std::int64_t arena_bytes = 0;  // highest address in use, the bytes a device must reserve
-  std::int64_t peak_bytes = 0;   // most live bytes at one step, each size aligned; <= arena_bytes
+  std::int64_t live_bytes = 0;   // most live bytes at one step, each size aligned; <= arena_bytes
 };
 
 // Whether running `op` again gives the same bits: it says so (kRecomputable), or, in a graph in
@@ -95,10 +95,10 @@ void add_waits(const graph::Graph& graph, Plan& plan);
 
 struct PlacementOptions {
   std::int64_t aim_bytes = 0;  // an arena that is good enough; 0: as small as the nodes allow
-  std::int64_t nodes = 12000;  // of the layout engine's search
+  std::int64_t nodes = 12000;  // of the layout engine's search; 0: in order of time only
 };
 
-// Sets every address so that live instances never overlap, and arena_bytes and peak_bytes: in order
+// Sets every address so that live instances never overlap, and arena_bytes and live_bytes: in order
 // of time, and where that ends above the aim by the layout engine's search. Deterministic.
 // Cost: O(steps log steps), then that of layout.h.
 void place_instances(const graph::Graph& graph, Plan& plan, const PlacementOptions& options);

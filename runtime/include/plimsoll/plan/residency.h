@@ -65,10 +65,12 @@ struct PlannerOptions {
 struct PlanReport {
   Plan plan;
   Timeline timeline;
-  std::string order_name;  // "program", "early updates", "least peak" or "re-solved"
+  std::string order_name;           // "program", "early updates", "least peak" or "re-solved"
+  Policy found_by = Policy::kAuto;  // of `auto`: itself, or the rival whose plan is the fastest
   std::int64_t budget_bytes = 0;
-  std::int64_t peak_bytes = 0;   // most live bytes, aligned
-  std::int64_t arena_bytes = 0;  // after layout; <= budget
+  std::int64_t peak_bytes = 0;  // what the simulated device and the validator count, holes included
+  std::int64_t arena_bytes = 0;  // after layout; equal to the peak, <= budget
+  std::int64_t live_bytes = 0;   // most live bytes, aligned, without holes
   std::int64_t host_peak_bytes = 0;
   std::int64_t file_peak_bytes = 0;
   double predicted_ns = 0;
@@ -85,12 +87,16 @@ struct PlanBounds {
   std::int64_t stock_peak_bytes = 0;  // program order, freed after the last use
   std::int64_t persistent_bytes = 0;  // resident from the start to the end
   double stock_predicted_ns = 0;
-  // LB0: the most distinct bytes one op touches, with all that cannot move across it.
+  // LB0: the most distinct bytes one op touches, with what stays resident for the whole step and
+  // those inputs that an op after it reads. A proof: no plan in any order keeps a smaller budget.
   std::int64_t lower_bound_bytes = 0;
-  // LB1: the same with what crosses and was not made by the forward pass, so that only a copy could
-  // bring it back there. Not a bound where copies are allowed.
-  std::int64_t resident_bound_bytes = 0;
   std::string pinned_by;  // the op of LB0 and its bytes
+  // The same with what cannot move across the op in the best of the orders tried: no plan of this
+  // planner is smaller.
+  std::int64_t order_bound_bytes = 0;
+  // LB1: the same again with what crosses and was not made by the forward pass, so that only a copy
+  // could bring it back there. Not a bound where copies are allowed.
+  std::int64_t resident_bound_bytes = 0;
   CostSource cost_source = CostSource::kModelled;
 };
 
@@ -104,8 +110,8 @@ class Planner {
   Planner& operator=(Planner&&) noexcept;
 
   const PlanBounds& bounds() const;
-  // The smallest budget this planner has a plan for; no proof that none smaller exists (that is
-  // lower_bound_bytes). Cost: the lowest rungs and their layouts, once.
+  // The smallest budget this planner has a plan for: found, and proved to be the least only where
+  // it equals lower_bound_bytes. Cost: the lowest rungs and their layouts, once.
   std::int64_t minimum_budget_bytes();
   // The fastest plan found whose arena fits. Errors: InfeasibleBudget with the minimum and what
   // pins it. Every plan is validated before it is returned.

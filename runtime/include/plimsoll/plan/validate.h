@@ -23,7 +23,7 @@ enum class PlanFault : std::uint8_t {
   kHostCopy,   // a fetch of what is not on the host, or of a stale copy
   kOverlap,    // two live instances share a byte
   kAlignment,  // an address that is no multiple of the alignment, or below zero
-  kBudget,     // the arena is larger than the budget, or than the plan says
+  kBudget,     // the arena is larger than the budget, or another than the plan says
   kRace,       // two streams use the same bytes and nothing orders them
   kResult,     // at the end a lasting storage is not where it began, or not its last version
 };
@@ -33,10 +33,11 @@ struct PlanVerdict {
   PlanFault fault = PlanFault::kNone;
   std::int64_t step = -1;  // where; -1: not at one step
   std::string message;     // one sentence, empty where the plan is valid
-  // Of a valid plan: aligned live bytes at the worst step, the highest address, and the most bytes
-  // that copies take on the host and in the file tier.
+  // Of a valid plan: the end of the highest bytes in use, which is its arena; aligned live bytes at
+  // the worst step, without the holes between them; and the most bytes that copies take on the host
+  // and in the file tier.
   std::int64_t peak_bytes = 0;
-  std::int64_t arena_bytes = 0;
+  std::int64_t live_bytes = 0;
   std::int64_t host_peak_bytes = 0;
   std::int64_t file_peak_bytes = 0;
 

@@ -6,6 +6,8 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include "plimsoll/base/bytes.h"
+
 #include "choose.h"
 #include "rung.h"
 
@@ -73,6 +75,62 @@ std::int64_t resident_bound(const Problem& problem) {
   return bound;
 }
 
+struct LargestOp {
+  OpId op;
+  std::int64_t bytes = 0;
+};
+
+constexpr std::size_t kMostInputs = 16;
+
+// By op: the bytes of those inputs, not touched by it, that an op after it in every order reads.
+std::vector<std::int64_t> inputs_needed_after(const Problem& problem) {
+  const Graph& graph = *problem.graph;
+  std::vector<StorageId> inputs;
+  for (std::size_t i = 0; i < graph.storage_count(); ++i)
+    if (problem.is_pinned[i] != 0 && !graph.live_at_end(StorageId(i))) inputs.emplace_back(i);
+  std::stable_sort(inputs.begin(), inputs.end(), [&](StorageId a, StorageId b) {
+    return problem.bytes[a.index()] > problem.bytes[b.index()];
+  });
+  if (inputs.size() > kMostInputs) inputs.resize(kMostInputs);  // a lower bound still
+  std::vector<std::int64_t> bytes(graph.op_count());
+  for (const StorageId s : inputs) {
+    std::vector<std::uint8_t> touches(graph.op_count()), is_needed(graph.op_count());
+    for (const OpId o : graph.touchers(s)) touches[o.index()] = is_needed[o.index()] = 1;
+    for (std::size_t i = problem.order.size(); i-- > 0;) {
+      const OpId o = problem.order[i];
+      if (is_needed[o.index()] == 0) continue;
+      for (const OpId before : graph.predecessors(o)) is_needed[before.index()] = 1;
+      if (touches[o.index()] == 0) bytes[o.index()] += problem.bytes[s.index()];
+    }
+  }
+  return bytes;
+}
+
+// In any order: what is there from the start to the end is there, and what is still to be read.
+LargestOp largest_op(const Problem& problem) {
+  const Graph& graph = *problem.graph;
+  const auto stays = [&](StorageId s) {
+    return problem.is_pinned[s.index()] != 0 && graph.live_at_end(s);
+  };
+  std::int64_t resident = 0;
+  for (std::size_t i = 0; i < graph.storage_count(); ++i)
+    if (stays(StorageId(i))) resident += problem.bytes[i];
+  const std::vector<std::int64_t> inputs = inputs_needed_after(problem);
+  LargestOp largest;
+  for (const OpId o : problem.order) {
+    std::int64_t bytes =
+        resident + inputs[o.index()] +
+        align_up(problem.workspace_bytes[o.index()], problem.device->alignment_bytes);
+    for (const StorageId s : graph.touched(o)) {
+      const bool vanishes = graph.inplace_storage(o) == s && !graph.live_at_end(s);
+      if (!stays(s) && !vanishes) bytes += problem.bytes[s.index()];
+    }
+    if (largest.op.valid() && bytes <= largest.bytes) continue;
+    largest = {o, bytes};
+  }
+  return largest;
+}
+
 }  // namespace
 
 PlanBounds compute_bounds(const std::vector<Problem>& problems, CostSource source) {
@@ -85,14 +143,15 @@ PlanBounds compute_bounds(const std::vector<Problem>& problems, CostSource sourc
   for (std::size_t i = 0; i < graph.storage_count(); ++i)
     if (graph.live_at_start(StorageId(i)) && graph.live_at_end(StorageId(i)))
       bounds.persistent_bytes += program.bytes[i];
+  const LargestOp largest = largest_op(program);
+  bounds.lower_bound_bytes = largest.bytes;
+  if (largest.op.valid())
+    bounds.pinned_by = fmt::format("op {} '{}' touches {} bytes at once, with what stays resident",
+                                   largest.op.value(), graph.name(largest.op), largest.bytes);
   const Problem* best = &program;
   for (const Problem& problem : problems)
     if (problem.largest_op_bytes < best->largest_op_bytes) best = &problem;
-  bounds.lower_bound_bytes = best->largest_op_bytes;
-  if (best->largest_op.valid())
-    bounds.pinned_by =
-        fmt::format("op {} '{}' touches {} bytes at once, with what cannot move",
-                    best->largest_op.value(), graph.name(best->largest_op), best->largest_op_bytes);
+  bounds.order_bound_bytes = best->largest_op_bytes;
   bounds.resident_bound_bytes = resident_bound(*best);
   return bounds;
 }

@@ -23,16 +23,24 @@ enum class OffloadOrder : std::uint8_t {
   kEarliest,  // in order of time (POFO: a prefix of the chain)
 };
 
+// The step is cut into so many equal windows, in each of which a copy engine has its time.
+constexpr int kLinkWindows = 64;
+
 struct ChooseOptions {
   std::int64_t target_bytes = 0;
-  // Bytes that may go to the host; the dearest to rebuild, among them the longest gaps, go first.
-  std::int64_t offload_bytes = 0;
+  // The part of each copy engine's time that may be used.
+  double link_share = 0;
+  // How many windows a copy may wait for its engine: few where there is no room to wait in.
+  int link_lag = kLinkWindows;
   bool may_recompute = true;
   OffloadOrder offload_order = OffloadOrder::kDearest;
+  // What is dropped is rebuilt in segments of at most so many bytes: between them, where the least
+  // crosses, everything that crosses is not dropped. 0: one segment.
+  std::int64_t segment_bytes = 0;
 };
 
-// Offloads up to the limit, then drops the cheapest per byte, each only where a position of its gap
-// is still above the target; then takes back what turned out not to be needed.
+// Offloads what its engines have time for, then drops the cheapest per byte, each only where a
+// position of its gap is still above the target; then takes back what turned out not to be needed.
 // Cost: O(gaps log ops). Deterministic.
 Decisions choose_greedily(const Problem& problem, const std::vector<double>& drop_ns,
                           const ChooseOptions& options);

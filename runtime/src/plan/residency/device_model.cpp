@@ -55,6 +55,9 @@ constexpr std::string_view kDevices = R"json([
    "file_write_bytes_per_second": 1e9, "file_read_bytes_per_second": 2e9, "file_latency_ns": 100000}
 ])json";
 
+// Of a link or a file, in bytes a second, where there is one.
+constexpr double kLeastSpeed = 1e3;
+
 struct Figure {
   const char* key;
   std::function<void(DeviceModel&, double)> set;
@@ -120,6 +123,14 @@ DeviceModel model_of(const nlohmann::json& json, const std::string& file) {
                                     figure.least, figure.most));
     figure.set(device, number);
   }
+  for (const char* key : {"copy_out_bytes_per_second", "copy_in_bytes_per_second",
+                          "file_write_bytes_per_second", "file_read_bytes_per_second"})
+    if (const double speed = json.value(key, 0.0); speed > 0 && speed < kLeastSpeed)
+      throw InvalidFile(file, key,
+                        fmt::format("{} is neither 0 nor at least {:g}", speed, kLeastSpeed));
+  if ((device.file_write_bytes_per_second > 0) != (device.file_read_bytes_per_second > 0))
+    throw InvalidFile(file, "file_read_bytes_per_second",
+                      "a file tier is both written and read, or there is none");
   if ((device.alignment_bytes & (device.alignment_bytes - 1)) != 0)
     throw InvalidFile(file, "alignment_bytes",
                       fmt::format("{} is no power of two", device.alignment_bytes));

@@ -13,7 +13,7 @@ using graph::StorageId;
 Plan make_plan(const Draft& draft, std::int64_t alignment_bytes) {
   Plan plan;
   plan.alignment_bytes = alignment_bytes;
-  plan.peak_bytes = draft.peak_bytes;
+  plan.live_bytes = draft.peak_bytes;
   plan.initial = draft.initial;
   plan.starts_on_host = draft.starts_on_host;
   plan.instances.reserve(draft.instances.size());
@@ -96,12 +96,15 @@ std::vector<std::int64_t> live_during(const Problem& problem, const Draft& draft
 
 class Hoist {
  public:
-  Hoist(const Problem& problem, Draft& draft, std::int64_t budget_bytes)
+  Hoist(const Problem& problem, Draft& draft, std::int64_t budget_bytes,
+        const std::vector<std::int64_t>& reserve_bytes)
       : problem_(problem),
         draft_(draft),
         budget_bytes_(budget_bytes),
         during_(live_during(problem, draft)),
-        target_(draft.steps.size()) {}
+        target_(draft.steps.size()) {
+    if (!reserve_bytes.empty()) reserve(reserve_bytes);
+  }
 
   void run() {
     double time = 0;
@@ -122,6 +125,14 @@ class Hoist {
   }
 
  private:
+  // What is reserved counts as live.
+  void reserve(const std::vector<std::int64_t>& reserve_bytes) {
+    std::size_t position = 0;
+    for (std::size_t i = 0; i < draft_.steps.size(); ++i) {
+      during_[i] += reserve_bytes[std::min(position, reserve_bytes.size() - 1)];
+      if (draft_.steps[i].kind == StepKind::kRun) ++position;
+    }
+  }
   void place(std::size_t i, double& next_start) {
     const DraftStep& step = draft_.steps[i];
     const StorageId s = draft_.instances[step.instance.index()];
@@ -167,8 +178,9 @@ class Hoist {
 
 }  // namespace
 
-void hoist_prefetches(const Problem& problem, Draft& draft, std::int64_t budget_bytes) {
-  Hoist(problem, draft, budget_bytes).run();
+void hoist_prefetches(const Problem& problem, Draft& draft, std::int64_t budget_bytes,
+                      const std::vector<std::int64_t>& reserve_bytes) {
+  Hoist(problem, draft, budget_bytes, reserve_bytes).run();
 }
 
 }  // namespace plimsoll::plan

@@ -259,7 +259,7 @@ std::int64_t place_blocks(std::vector<Block>& blocks, std::int64_t load,
     if (top_of(other, split.large) < top) blocks = std::move(other);
     top = top_of(blocks, split.large);
   }
-  if (top > aim && split.large.size() <= kMaxEngine) {
+  if (top > aim && options.nodes > 0 && split.large.size() <= kMaxEngine) {
     // With a capacity the search looks for nothing above it: quick where it succeeds.
     for (const auto& [capacity, nodes] :
          {std::pair(aim, options.nodes / kQuickPart), std::pair(kUnlimitedBytes, options.nodes)}) {
@@ -278,8 +278,8 @@ std::int64_t place_blocks(std::vector<Block>& blocks, std::int64_t load,
 
 void place_instances(const graph::Graph& graph, Plan& plan, const PlacementOptions& options) {
   Blocks made = BlockMaker(graph, plan).run();
-  plan.peak_bytes = load_of(made.blocks, plan.steps.size());
-  plan.arena_bytes = place_blocks(made.blocks, plan.peak_bytes, plan.alignment_bytes, options);
+  plan.live_bytes = load_of(made.blocks, plan.steps.size());
+  plan.arena_bytes = place_blocks(made.blocks, plan.live_bytes, plan.alignment_bytes, options);
   for (std::size_t i = 0; i < plan.instances.size(); ++i) {
     const std::int32_t block = made.of_instance[i];
     plan.instances[i].address = block < 0 ? 0 : made.blocks[std::size_t(block)].address;

@@ -71,7 +71,7 @@ std::string plan_to_json(const graph::Graph& graph, const Plan& plan) {
   Json out = {{"format", "plimsoll-plan"},
               {"version", 1},
               {"arena_bytes", plan.arena_bytes},
-              {"peak_bytes", plan.peak_bytes},
+              {"live_bytes", plan.live_bytes},
               {"alignment_bytes", plan.alignment_bytes}};
   Json& instances = out["instances"] = Json::array();
   for (const Instance& instance : plan.instances)

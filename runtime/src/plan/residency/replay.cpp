@@ -116,7 +116,7 @@ class Replayer {
       count_readers(o, -1);
       if (++result_.recomputed_ops > recompute_limit_) return false;
       const double rest_ns = it_.total_ns - it_.start_ns[std::size_t(at_)];
-      if (options_.give_up_ns > 0 && compute_ns_ + rest_ns >= options_.give_up_ns) return false;
+      if (compute_ns_ + rest_ns >= options_.give_up_ns) return false;
       if (!run_op(o, StepKind::kRecompute)) return false;
       for (const StorageId s : graph_.touched(o)) release(s);
     }
@@ -200,8 +200,7 @@ class Replayer {
     const std::int64_t least = align_up(step.workspace_bytes, alignment);
     double best = std::numeric_limits<double>::infinity();
     for (const WorkspaceChoice& choice : choices) {
-      const bool fits =
-          live_ + need - least + align_up(choice.bytes, alignment) <= options_.budget_bytes;
+      const bool fits = live_ + need - least + align_up(choice.bytes, alignment) <= budget();
       if (!fits || choice.cost_ns >= best) continue;
       best = choice.cost_ns;
       step.workspace_bytes = choice.bytes;
@@ -389,8 +388,14 @@ class Replayer {
   }
 
   // --- room -------------------------------------------------------------------------------------
+  // At the present position.
+  std::int64_t budget() const {
+    return options_.reserve_bytes.empty()
+               ? options_.budget_bytes
+               : options_.budget_bytes - options_.reserve_bytes[std::size_t(at_)];
+  }
   bool make_room(std::int64_t need) {
-    while (live_ + need > options_.budget_bytes) {
+    while (live_ + need > budget()) {
       if (!leaving_.empty()) {
         const StorageId s = leaving_.front();
         leaving_.pop_front();
@@ -398,9 +403,7 @@ class Replayer {
         continue;
       }
       const StorageId victim = choose_victim();
-      if (!victim.valid()) {
-        return false;
-      }
+      if (!victim.valid()) return false;
       const bool copies = state(victim).on_host || !may_drop(victim);
       note(victim, copies ? Choice::kOffload : Choice::kDrop);
       if (copies && !state(victim).on_host) {
@@ -467,7 +470,7 @@ class Replayer {
         it_.start_ns[std::size_t(at_)] - it_.start_ns[std::size_t(std::max(0, it.last_touch))] + 1;
     double restore = 0;
     if (it.on_host) {
-      restore = it_.device->copy_ns(graph_.size_bytes(s), Stream::kCopyIn, Tier::kHost);
+      restore = copy_in_ns(s);
     } else {
       restore = std::numeric_limits<double>::infinity();
       if (drops) restore = rebuild_cost(s);
@@ -481,13 +484,17 @@ class Replayer {
             : it_.start_ns[std::size_t(next)] - it_.start_ns[std::size_t(at_)] + 1;
     return restore / (bytes * distance);
   }
-  // Its own writers and, one level down, those of what they need and is not there.
+  double copy_in_ns(StorageId s) const {
+    return it_.device->copy_ns(graph_.size_bytes(s), Stream::kCopyIn, Tier::kHost);
+  }
+  // Its own writers and, one level down, what it takes to have what they need and is not there.
   double rebuild_cost(StorageId s) {
     double cost = it_.rebuild_ns[s.index()];
     for (const OpId w : it_.writers[s.index()])
       for (const ValueId v : graph_.operands(w)) {
         const StorageId q = graph_.storage(v);
-        if (q != s && !it_.is_pinned[q.index()] && is_missing(q)) cost += it_.rebuild_ns[q.index()];
+        if (q == s || it_.is_pinned[q.index()] || state(q).instance.valid()) continue;
+        cost += state(q).on_host ? copy_in_ns(q) : it_.rebuild_ns[q.index()];
       }
     return cost;
   }
@@ -537,7 +544,8 @@ class Replayer {
                    "a replayed plan holds more than its budget");
     drop_useless_copies(it_, result_.draft);
     count_moves(it_, result_.draft, result_);
-    if (it_.device->can_copy()) hoist_prefetches(it_, result_.draft, options_.budget_bytes);
+    if (it_.device->can_copy())
+      hoist_prefetches(it_, result_.draft, options_.budget_bytes, options_.reserve_bytes);
     result_.estimated_ns = estimate_ns(it_, result_.draft, options_.budget_bytes);
   }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -21,13 +22,15 @@ enum class VictimRule : std::uint8_t {
 
 struct ReplayOptions {
   std::int64_t budget_bytes = 0;
+  // By position: bytes of the budget that holes between blocks take there; empty: none.
+  std::vector<std::int64_t> reserve_bytes;
   bool may_recompute = true;
   bool may_offload = true;
   bool keep_rebuilt = true;    // what was rebuilt on the way stays for its own next use
   bool free_after_use = true;  // off: everything stays to the end of the step
   VictimRule rule = VictimRule::kNextUse;
   std::int64_t recompute_limit = 0;  // ops run again before it gives up; 0: 40 x ops + 1000
-  double give_up_ns = 0;             // beyond this time it is of no interest; 0: none
+  double give_up_ns = std::numeric_limits<double>::infinity();  // from here on of no interest
 };
 
 struct ReplayResult {

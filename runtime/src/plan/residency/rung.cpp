@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string_view>
 
@@ -17,6 +18,7 @@ namespace {
 constexpr std::size_t kMaxLinear = 160;
 constexpr int kDesperate = 8;
 constexpr int kFewTries = 8;
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 bool is_checkpoint_kind(std::string_view kind) {
   for (const std::string_view part :
@@ -35,19 +37,20 @@ Rung::Rung(const Problem& problem, const std::vector<double>& drop_ns, Policy po
       budget_bytes_(budget_bytes),
       left_(evaluations) {}
 
-void Rung::try_decisions(const Decisions& decisions, const ReplayOptions& options) {
+double Rung::try_decisions(const Decisions& decisions, const ReplayOptions& options) {
   const std::size_t key = std::hash<std::string_view>()(
       {reinterpret_cast<const char*>(decisions.data()), decisions.size()});
   const bool is_new = tried_.insert(2 * key + (options.keep_rebuilt ? 1 : 0)).second;
-  if (!is_new) return;
+  if (!is_new) return kInfinite;
   --left_;
   ReplayOptions bounded = options;
-  if (best_) bounded.give_up_ns = best_->replay.estimated_ns;
+  bounded.give_up_ns = std::min(limit_ns_, best_ ? best_->replay.estimated_ns : kInfinite);
   ReplayResult result = replay(it_, decisions, bounded);
-  if (!result.feasible) return;
-  if (best_ && best_->replay.estimated_ns <= result.estimated_ns) return;
-  best_ = RungResult{std::move(result.realized), options, {}};
+  if (!result.feasible) return kInfinite;
+  if (best_ && best_->replay.estimated_ns <= result.estimated_ns) return kInfinite;
+  best_ = RungResult{decisions, std::move(result.realized), options, {}};
   best_->replay = std::move(result);
+  return best_->replay.estimated_ns;
 }
 
 namespace {
@@ -64,46 +67,63 @@ ReplayOptions options_for(Policy policy, std::int64_t budget_bytes, std::size_t 
 
 }  // namespace
 
-void Rung::try_mix(double copies, double margin, OffloadOrder order) {
-  if (is_spent()) return;
+double Rung::try_mix(const Mix& mix) {
+  if (is_spent()) return kInfinite;
   const bool copying = may_offload(policy_) && it_.device->can_copy();
-  if (!copying && copies > 0) return;
+  const auto part = [&](double of) {
+    return static_cast<std::int64_t>(of * static_cast<double>(budget_bytes_ - it_.pinned_bytes));
+  };
   ChooseOptions choose;
-  choose.target_bytes =
-      it_.pinned_bytes +
-      static_cast<std::int64_t>(margin * static_cast<double>(budget_bytes_ - it_.pinned_bytes));
-  const double bandwidth =
-      std::min(it_.device->copy_out_bytes_per_second, it_.device->copy_in_bytes_per_second);
-  choose.offload_bytes =
-      static_cast<std::int64_t>(std::min(1e17, copies * bandwidth * it_.total_ns * 1e-9));
+  choose.target_bytes = it_.pinned_bytes + part(mix.target);
+  choose.link_share = copying ? mix.link_share : 0;
+  choose.link_lag = mix.link_lag;
   choose.may_recompute = may_recompute(policy_);
-  choose.offload_order = order;
-  try_decisions(choose_greedily(it_, drop_ns_, choose),
-                options_for(policy_, budget_bytes_, it_.order.size()));
+  choose.offload_order = mix.order;
+  choose.segment_bytes = part(mix.segment);
+  ReplayOptions options = options_for(policy_, budget_bytes_, it_.order.size());
+  options.keep_rebuilt = mix.keep_rebuilt;
+  return try_decisions(choose_greedily(it_, drop_ns_, choose), options);
+}
+
+// From the best of some known to do well, steps to whichever neighbour is faster, as long as tries
+// are left.
+void Rung::climb_mixes(MixPoint& point) {
+  try_mix(point.mix());
+  for (const MixPoint& start : MixPoint::starts())
+    if (left_ > 1 && try_mix(start.mix()) < kInfinite) point = start;
+  for (int failed = 0; failed < MixPoint::kAxes && !is_spent(); ++failed) {
+    for (const int step : {1, -1}) {
+      const auto next = point.neighbour(point.axis, step);
+      if (!next || try_mix(next->mix()) == kInfinite) continue;
+      point = *next;
+      failed = -1;
+      break;
+    }
+    point.axis = (point.axis + 1) % MixPoint::kAxes;
+  }
 }
 
 void Rung::try_first_mixes() {
   const double many = 1e6;
-  const OffloadOrder order = policy_ == Policy::kBaselineCapuchin ? OffloadOrder::kLongest
-                             : policy_ == Policy::kBaselinePofo   ? OffloadOrder::kEarliest
-                                                                  : OffloadOrder::kDearest;
-  const double margin = policy_ == Policy::kBaselineCapuchin ? 1.0 : 0.9;
+  const int all = kLinkWindows;
   if (policy_ == Policy::kOffloadOnly) {
-    for (const double m : {1.0, 0.9, 0.75, 0.5}) try_mix(many, m, order);
+    for (const double target : {1.0, 0.9, 0.75, 0.5}) try_mix({many, all, target});
     return;
   }
+  // With few tries, what does best on large graphs.
+  if (left_ <= kFewTries) return;
   const std::pair<double, double> mixes[] = {
       {0.6, 0.9},  {0, 0.9},   {0.9, 0.9}, {0.3, 0.9},  {0.6, 0.7}, {many, 0.8}, {0, 0.7},
       {0.9, 0.98}, {0, 0.98},  {0.6, 0.5}, {1.3, 0.9},  {0.3, 0.7}, {0.9, 0.6},  {0, 0.5},
       {many, 0.4}, {0.1, 0.9}, {0.3, 0.5}, {0.6, 0.98}, {0, 0.3},   {0.9, 0.3}};
-  const bool fixed = policy_ == Policy::kBaselineCapuchin || policy_ == Policy::kBaselinePofo;
-  // With few tries, what does best on large graphs goes first.
-  if (!fixed && left_ < kFewTries)
-    for (const double copies : {0.6, 0.9, 0.3}) try_mix(copies, 1.0, OffloadOrder::kLongest);
-  for (const auto& [copies, target] : mixes) {
-    if (fixed && target != 0.9 && target != 0.7) continue;
-    try_mix(copies, fixed ? std::min(1.0, margin * target / 0.9) : target, order);
-  }
+  for (const auto& [share, target] : mixes) try_mix({share, all, target});
+}
+
+// The longest idle first (Capuchin), or a prefix of the chain (POFO).
+void Rung::try_published_mixes(OffloadOrder order, double most) {
+  for (const double target : {1.0, 0.78})
+    for (const double share : {0.6, 0.9, 0.3, 0.0, 1e6, 1.3, 0.1})
+      try_mix({share, kLinkWindows, most * target, 0, order});
 }
 
 void Rung::try_chen() {
@@ -232,24 +252,35 @@ void Rung::flip_chunks() {
   }
 }
 
-std::optional<RungResult> Rung::search(const std::vector<Decisions>& warm, bool is_broad) {
+// What is found here leaves tries for the flips, but where there are few of them.
+void Rung::search_mixes(bool is_broad, MixPoint& point) {
+  const int all = left_;
+  if (all > kFewTries) left_ = 2 * all / 3;
+  const int kept = all - left_;
+  climb_mixes(point);
+  if (is_broad || !best_) try_first_mixes();
+  left_ += kept;
+}
+
+std::optional<RungResult> Rung::search_published(double limit_ns) {
+  limit_ns_ = limit_ns;
   const ReplayOptions plain = options_for(policy_, budget_bytes_, it_.order.size());
-  for (const Decisions& decisions : warm)
-    if (!decisions.empty()) ++left_, try_decisions(decisions, plain);
   switch (policy_) {
     case Policy::kBaselineChen:
       try_chen();
-      return std::move(best_);
+      break;
     case Policy::kSuperNeurons:
       try_superneurons();
-      return std::move(best_);
+      break;
     case Policy::kBaselineDtr:
       try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), plain);
-      return std::move(best_);
+      break;
     case Policy::kBaselineCapuchin:
+      try_published_mixes(OffloadOrder::kLongest, 1.0);
+      break;
     case Policy::kBaselinePofo:
-      try_first_mixes();
-      return std::move(best_);
+      try_published_mixes(OffloadOrder::kEarliest, 0.9);
+      break;
     case Policy::kBaselineCheckmate:
       for (const double margin : {1.0, 0.9, 0.8}) {
         const auto target =
@@ -258,17 +289,18 @@ std::optional<RungResult> Rung::search(const std::vector<Decisions>& warm, bool 
         try_decisions(choose_by_linear_program(it_, drop_ns_, target, true, false).decisions,
                       plain);
       }
-      return std::move(best_);
+      break;
     default:
       break;
   }
-  if (is_broad || !best_) {
-    const int all = left_;
-    left_ = std::max(1, 2 * all / 3);
-    try_first_mixes();
-    left_ += all - std::max(1, 2 * all / 3);
-    if (!is_spent()) try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), plain);
-  }
+  return std::move(best_);
+}
+
+std::optional<RungResult> Rung::search(const Decisions& warm, bool is_broad, MixPoint& mix) {
+  const ReplayOptions plain = options_for(policy_, budget_bytes_, it_.order.size());
+  if (!warm.empty()) ++left_, try_decisions(warm, plain);
+  search_mixes(is_broad, mix);
+  if (!is_spent()) try_decisions(Decisions(it_.gaps.size(), Choice::kKeep), plain);
   if (it_.gaps.size() <= kMaxLinear && !is_spent()) {
     const LinearChoice linear = choose_by_linear_program(
         it_, drop_ns_, budget_bytes_, may_recompute(policy_), may_offload(policy_));
@@ -291,14 +323,11 @@ std::optional<RungResult> Rung::search(const std::vector<Decisions>& warm, bool 
 }
 
 std::optional<RungResult> Rung::find_any() {
-  if (policy_ != Policy::kAuto && policy_ != Policy::kOffloadOnly &&
-      policy_ != Policy::kRecomputeOnly)
-    return search({}, true);
   const auto found = [&] { return best_.has_value(); };
-  for (const double copies : {1e6, 0.0}) {
-    for (const double margin : {0.8, 0.5, 0.1}) {
+  for (const double share : {1e6, 0.0}) {
+    for (const double target : {0.8, 0.5, 0.1}) {
       left_ = 1;
-      try_mix(copies, margin, OffloadOrder::kDearest);
+      try_mix({share, kLinkWindows, target});
       if (found()) return std::move(best_);
     }
   }

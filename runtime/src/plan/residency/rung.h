@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <unordered_set>
 #include <vector>
@@ -12,12 +13,14 @@
 #include "plimsoll/plan/residency.h"
 
 #include "choose.h"
+#include "mix.h"
 #include "replay.h"
 
 namespace plimsoll::plan {
 
 struct RungResult {
-  Decisions decisions;
+  Decisions given;      // what the replay was made from
+  Decisions decisions;  // what became of every gap in it
   ReplayOptions options;
   ReplayResult replay;
 };
@@ -32,15 +35,22 @@ class Rung {
        std::int64_t budget_bytes, int evaluations);
 
   // The fastest found, `warm` among what is tried. `is_broad`: first decisions of
-  // every kind are tried, not only what lies around `warm`. Nothing where no try fits.
-  std::optional<RungResult> search(const std::vector<Decisions>& warm, bool is_broad);
+  // every kind are tried, not only what lies around `warm` and `mix`, which becomes the best mix
+  // found. Nothing where no try fits.
+  std::optional<RungResult> search(const Decisions& warm, bool is_broad, MixPoint& mix);
+  // What a published policy finds; tries end where their ops alone take `limit_ns`.
+  std::optional<RungResult> search_published(double limit_ns);
   // Stops at the first that fits; tries what holds the least.
   std::optional<RungResult> find_any();
 
  private:
-  void try_decisions(const Decisions& decisions, const ReplayOptions& options);
-  void try_mix(double copies, double margin, OffloadOrder order);
+  // Returns the estimated time; infinite where it does not fit or is no faster than the best.
+  double try_decisions(const Decisions& decisions, const ReplayOptions& options);
+  double try_mix(const Mix& mix);
   void try_first_mixes();
+  void climb_mixes(MixPoint& point);
+  void search_mixes(bool is_broad, MixPoint& point);
+  void try_published_mixes(OffloadOrder order, double most);
   void try_chen();
   void try_superneurons();
   void flip_stalled();
@@ -55,6 +65,7 @@ class Rung {
   Policy policy_;
   std::int64_t budget_bytes_;
   int left_;
+  double limit_ns_ = std::numeric_limits<double>::infinity();
   std::unordered_set<std::size_t> tried_;  // keys of decisions; never iterated
   std::optional<RungResult> best_;
 };

@@ -10,9 +10,38 @@
 
 namespace plimsoll::plan {
 
-Timeline simulate_plan(const Plan& plan) {
+namespace {
+
+// The end of the highest bytes that a step uses.
+std::int64_t top_of(const graph::Graph& graph, const Plan& plan, const Step& step) {
+  std::int64_t top = 0;
+  const auto use = [&](std::int64_t address, std::int64_t bytes) {
+    if (bytes > 0) top = std::max(top, address + align_up(bytes, plan.alignment_bytes));
+  };
+  const auto use_instance = [&](InstanceId id) {
+    if (!id.valid()) return;
+    const Instance& instance = plan.instances[id.index()];
+    use(instance.address, graph.size_bytes(instance.storage));
+  };
+  for (const InstanceId id : step.touched) use_instance(id);
+  use_instance(step.instance);
+  use(step.workspace_address, step.workspace_bytes);
+  return top;
+}
+
+// Of what is resident before the first step.
+std::int64_t top_at_start(const graph::Graph& graph, const Plan& plan) {
+  Step start;
+  start.touched = plan.initial;
+  return top_of(graph, plan, start);
+}
+
+}  // namespace
+
+Timeline simulate_plan(const graph::Graph& graph, const Plan& plan) {
   Timeline timeline;
   timeline.steps.resize(plan.steps.size());
+  timeline.peak_bytes = top_at_start(graph, plan);
   std::array<double, kStreams> free_at = {};
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
@@ -28,6 +57,7 @@ Timeline simulate_plan(const Plan& plan) {
     timeline.steps[i] = {start, start + step.cost_ns};
     free_at[stream] = timeline.steps[i].end_ns;
     timeline.busy_ns[stream] += step.cost_ns;
+    timeline.peak_bytes = std::max(timeline.peak_bytes, top_of(graph, plan, step));
     if (step.kind == StepKind::kRecompute) timeline.recompute_ns += step.cost_ns;
     timeline.total_ns = std::max(timeline.total_ns, free_at[stream]);
   }

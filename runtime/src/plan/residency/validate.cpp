@@ -72,7 +72,7 @@ class Replay {
       verdict.message = at_ < 0 ? fault.message : fmt::format("step {}: {}", at_, fault.message);
     }
     verdict.peak_bytes = peak_bytes_;
-    verdict.arena_bytes = arena_bytes_;
+    verdict.live_bytes = most_live_bytes_;
     verdict.host_peak_bytes = tier_peak_[0];
     verdict.file_peak_bytes = tier_peak_[1];
     return verdict;
@@ -297,7 +297,7 @@ class Replay {
     claim(range, say(id));
     alive_.push_back(id);
     live_bytes_ += range.length();
-    arena_bytes_ = std::max(arena_bytes_, range.end);
+    peak_bytes_ = std::max(peak_bytes_, range.end);
   }
   // Nobody alive may be there, and whoever was there must have ended.
   void claim(const Interval& range, const std::string& who) {
@@ -339,13 +339,13 @@ class Replay {
       fail(PlanFault::kAlignment, fmt::format("the workspace's address is {}", begin));
     const Interval range{begin, begin + aligned(it.workspace_bytes)};
     claim(range, "the workspace");
-    arena_bytes_ = std::max(arena_bytes_, range.end);
+    peak_bytes_ = std::max(peak_bytes_, range.end);
     std::array<std::int64_t, kStreams> last = {-1, -1, -1};
     last[static_cast<std::size_t>(it.stream())] = at_;
     ghosts_.push_back({range, last});
   }
   void note_peak(std::int64_t workspace_bytes) {
-    peak_bytes_ = std::max(peak_bytes_, live_bytes_ + aligned(workspace_bytes));
+    most_live_bytes_ = std::max(most_live_bytes_, live_bytes_ + aligned(workspace_bytes));
   }
 
   void count_tier(Tier tier, std::int64_t change) {
@@ -403,14 +403,14 @@ class Replay {
     }
     for (std::size_t i = 0; i < graph_.storage_count(); ++i)
       if (graph_.live_at_end(StorageId(i))) check_result(StorageId(i), resident);
-    if (arena_bytes_ > budget_bytes_ || plan_.arena_bytes > budget_bytes_)
+    if (peak_bytes_ > budget_bytes_ || plan_.arena_bytes > budget_bytes_)
       fail(PlanFault::kBudget,
            fmt::format("the arena of {} bytes is larger than the budget of {}",
-                       std::max(arena_bytes_, plan_.arena_bytes), budget_bytes_));
-    if (arena_bytes_ > plan_.arena_bytes || peak_bytes_ > plan_.peak_bytes)
+                       std::max(peak_bytes_, plan_.arena_bytes), budget_bytes_));
+    if (peak_bytes_ != plan_.arena_bytes || most_live_bytes_ != plan_.live_bytes)
       fail(PlanFault::kBudget,
-           fmt::format("the plan says arena {} and peak {}, but needs {} and {}", plan_.arena_bytes,
-                       plan_.peak_bytes, arena_bytes_, peak_bytes_));
+           fmt::format("the plan says arena {} and live {}, but needs {} and {}", plan_.arena_bytes,
+                       plan_.live_bytes, peak_bytes_, most_live_bytes_));
   }
   void check_result(StorageId s, const std::map<StorageId, InstanceId>& resident) const {
     const bool on_host = std::find(plan_.starts_on_host.begin(), plan_.starts_on_host.end(), s) !=
@@ -449,8 +449,8 @@ class Replay {
   std::array<std::int64_t, 2> tier_bytes_ = {0, 0};
   std::array<std::int64_t, 2> tier_peak_ = {0, 0};
   std::int64_t live_bytes_ = 0;
+  std::int64_t most_live_bytes_ = 0;
   std::int64_t peak_bytes_ = 0;
-  std::int64_t arena_bytes_ = 0;
   std::int64_t at_ = -1;
 };
 

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy_planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "bounds.h"
+#include "residual_order.h"
+#include "rung.h"
+
+namespace plimsoll::plan {
+
+using graph::OpId;
+
+namespace {
+
+// Simulated work of one rung, in ops; small graphs get more tries, large ones fewer.
+constexpr std::size_t kOpsOfRung = 40000;
+constexpr int kMostTries = 1200;
+constexpr int kLeastTries = 5;
+constexpr int kLeastTriesOfSmall = 16;
+constexpr std::size_t kLargeGraph = 4000;
+constexpr std::size_t kRungs = 64;
+constexpr std::size_t kRungsOfLarge = 28;
+// Where their rungs are far apart: the lowest ones, in parts of the least.
+constexpr double kLowOfLarge[] = {1.06, 1.13, 1.27, 1.34};
+// The lowest decide what is feasible at all: more work on their layout.
+constexpr std::size_t kTightRungs = 6;
+constexpr std::int64_t kNodes = 5000;
+constexpr std::int64_t kTightNodes = 50000;
+constexpr std::size_t kThoroughRungs = 14;
+constexpr std::size_t kBriefPart = 4;
+// Every so many rungs first decisions of every kind are tried.
+constexpr std::size_t kBroadEvery = 4;
+
+// What other policies plan is among the plans of `auto`. Those that search long, or solve linear
+// programs, are met on small graphs alone.
+constexpr Policy kQuickRivals[] = {Policy::kSuperNeurons, Policy::kBaselineChen,
+                                   Policy::kBaselineDtr, Policy::kBaselineCapuchin,
+                                   Policy::kBaselinePofo};
+constexpr Policy kDearRivals[] = {Policy::kBaselineCheckmate, Policy::kRecomputeOnly,
+                                  Policy::kOffloadOnly};
+constexpr std::size_t kOpsOfDear = 64;
+constexpr int kRivalTries = 6;
+constexpr int kRivalTriesOfLarge = 1;
+
+}  // namespace
+
+PolicyPlanner::PolicyPlanner(const graph::Graph& graph, const DeviceModel& device,
+                             const PlannerOptions& options)
+    : graph_(graph), device_(device), options_(options) {
+  const OpCosts costs = op_costs(graph, device_, options.use_measured_costs);
+  add_order({graph.program_order().begin(), graph.program_order().end()}, costs, "program");
+  if (options.early_updates && moves())
+    add_order(early_update_order(graph), costs, "early updates");
+  if (options.reorder && is_ours() && !is_large()) add_solved_orders(costs);
+  bounds_ = compute_bounds(problems_, costs.source);
+  warm_.resize(problems_.size());
+  mix_.resize(problems_.size());
+  if (options.policy == Policy::kAuto) add_rivals();
+}
+
+void PolicyPlanner::add_order(const std::vector<OpId>& order, const OpCosts& costs,
+                              const char* name) {
+  for (const Problem& known : problems_)
+    if (known.order == order || order.empty()) return;
+  const ProblemOptions options{options_.use_measured_costs, options_.stream_optimizer_state,
+                               options_.workspace_cap_bytes};
+  problems_.push_back(make_problem(graph_, order, device_, costs, options));
+  drop_ns_.push_back(drop_costs_ns(problems_.back()));
+  names_.emplace_back(name);
+}
+
+void PolicyPlanner::add_solved_orders(const OpCosts& costs) {
+  add_order(solve_order(problems_.front()), costs, "least peak");
+  bounds_ = compute_bounds(problems_, costs.source);
+  make_ladder();
+  add_order(residual_order(), costs, "re-solved");
+  ladder_.clear();
+}
+
+// Of the tightest plan there is.
+std::vector<OpId> PolicyPlanner::residual_order() const {
+  if (next_rung_ >= ladder_.size()) return {};
+  for (std::size_t i = 0; i < problems_.size(); ++i) {
+    const auto tight =
+        Rung(problems_[i], drop_ns_[i], options_.policy, ladder_[next_rung_], 2).find_any();
+    if (tight) return solve_residual_order(problems_[i], tight->replay.draft);
+  }
+  return {};
+}
+
+void PolicyPlanner::add_rivals() {
+  PlannerOptions options = options_;
+  const auto add = [&](Policy policy) {
+    options.policy = policy;
+    rivals_.push_back(std::make_unique<PolicyPlanner>(graph_, device_, options));
+  };
+  for (const Policy policy : kQuickRivals) add(policy);
+  if (graph_.op_count() <= kOpsOfDear)
+    for (const Policy policy : kDearRivals) add(policy);
+}
+
+bool PolicyPlanner::moves() const {
+  return options_.policy != Policy::kNone && options_.policy != Policy::kLiveness;
+}
+bool PolicyPlanner::is_ours() const {
+  return options_.policy == Policy::kAuto || options_.policy == Policy::kRecomputeOnly ||
+         options_.policy == Policy::kOffloadOnly;
+}
+bool PolicyPlanner::is_large() const { return graph_.op_count() > kLargeGraph; }
+
+int PolicyPlanner::tries() const {
+  if (!is_ours()) return is_large() ? kRivalTriesOfLarge : kRivalTries;
+  if (options_.evaluations > 0) return options_.evaluations;
+  const std::size_t ops = std::max<std::size_t>(1, graph_.op_count());
+  // The lowest rungs decide most, and what they find is where the others start.
+  const std::size_t part = next_rung_ >= first_rung_ + kThoroughRungs ? kBriefPart : 1;
+  const int least = is_large() ? kLeastTries : kLeastTriesOfSmall;
+  return std::clamp(static_cast<int>(kOpsOfRung / ops / part), least, kMostTries);
+}
+
+// --- plans -----------------------------------------------------------------------------------
+
+void PolicyPlanner::add(std::size_t order, RungResult result, std::int64_t level_bytes) {
+  Found found;
+  found.order = order;
+  found.problem = &problems_[order];
+  found.decisions = std::move(result.given);
+  found.replay = std::move(result.options);
+  const bool is_tight = is_ours() && next_rung_ < first_rung_ + kTightRungs;
+  found.fit = {level_bytes, is_large() ? 0 : is_tight ? kTightNodes : kNodes};
+  // What a rival found for a level serves budgets from that level on, so that no budget needs to
+  // look above itself.
+  found.least_budget_bytes = is_ours() ? 0 : level_bytes;
+  found.live_bytes = result.replay.draft.peak_bytes;
+  found.least_ns = least_ns(problems_[order], result.replay.draft);
+  found.offloaded_bytes = result.replay.offloaded_bytes;
+  found.recomputed_ops = result.replay.recomputed_ops;
+  found_.add(std::move(found));
+}
+
+std::int64_t PolicyPlanner::add_plan(std::size_t order, const ReplayResult& made,
+                                     std::int64_t budget_bytes) {
+  Found found;
+  found.order = order;
+  found.problem = &problems_[order];
+  found.live_bytes = made.draft.peak_bytes;
+  found.least_ns = least_ns(problems_[order], made.draft);
+  found.offloaded_bytes = made.offloaded_bytes;
+  found.recomputed_ops = made.recomputed_ops;
+  found.fitted = lay_out(problems_[order], made, {budget_bytes, kTightNodes});
+  return found_.add(std::move(found)).fitted->plan.arena_bytes;
+}
+
+void PolicyPlanner::add_stock() {
+  if (!found_.empty()) return;
+  for (std::size_t i = 0; i < problems_.size(); ++i) {
+    RungResult all;
+    all.options.budget_bytes = std::int64_t{1} << 61;
+    all.options.free_after_use = options_.policy != Policy::kNone;
+    all.given.assign(problems_[i].gaps.size(), Choice::kKeep);
+    all.replay = replay(problems_[i], all.given, all.options);
+    const std::int64_t peak = all.replay.draft.peak_bytes;
+    add(i, std::move(all), peak);
+  }
+}
+
+Pick PolicyPlanner::fastest(std::int64_t budget_bytes, double limit_ns) {
+  add_stock();
+  const auto pick = [&](const Found* found) {
+    return Pick{found, options_.policy, found == nullptr ? "" : names_[found->order]};
+  };
+  Pick best = pick(found_.fastest(budget_bytes, limit_ns));
+  // Nothing is faster than every op once.
+  if (best.found == nullptr || best.found->fitted->timeline.total_ns > bounds_.stock_predicted_ns) {
+    climb(budget_bytes, limit_ns);
+    best = pick(found_.fastest(budget_bytes, limit_ns));
+  }
+  // A plan of a level above the budget may still fit, where no other does.
+  if (best.found == nullptr && is_ours() &&
+      found_.least_budget(budget_bytes + 1) > budget_bytes) {
+    least_budget(std::numeric_limits<std::int64_t>::max());
+    best = pick(found_.fastest(budget_bytes, limit_ns));
+  }
+  for (const auto& rival : rivals_) {
+    if (best.found != nullptr) limit_ns = best.found->fitted->timeline.total_ns;
+    if (limit_ns <= bounds_.stock_predicted_ns) break;
+    const Pick other = rival->fastest(budget_bytes, limit_ns);
+    if (other.found != nullptr) best = other;
+  }
+  return best;
+}
+
+// In order of load: a layout is never below it.
+std::int64_t PolicyPlanner::least_budget(std::int64_t limit_bytes) {
+  add_stock();
+  make_ladder();
+  std::int64_t least = found_.least_budget(limit_bytes);
+  for (std::size_t rung = is_ours() ? next_rung_ : 0;
+       rung < ladder_.size() && ladder_[rung] < least; ++rung) {
+    is_ours() ? search_next() : search_below(rung, FoundPlans::kAnyTime);
+    least = found_.least_budget(least);
+  }
+  for (const auto& rival : rivals_) least = std::min(least, rival->least_budget(least));
+  return least;
+}
+
+// --- the ladder --------------------------------------------------------------------------------
+
+// Levels between the least bytes one op needs and stock's peak, even in the logarithm of what can
+// move. They do not depend on the budget that is asked for.
+void PolicyPlanner::make_ladder() {
+  if (!ladder_.empty() || !moves()) return;
+  const std::int64_t pinned = problems_.front().pinned_bytes;
+  const auto movable = [&](std::int64_t bytes) {
+    return static_cast<double>(std::max<std::int64_t>(1, bytes - pinned));
+  };
+  const double low = movable(bounds_.order_bound_bytes);
+  const double high = movable(bounds_.stock_peak_bytes);
+  const std::size_t rungs = is_large() ? kRungsOfLarge : kRungs;
+  std::vector<double> levels;
+  for (std::size_t i = 0; i < rungs; ++i)
+    levels.push_back(low *
+                     std::pow(high / low, static_cast<double>(i) / static_cast<double>(rungs)));
+  if (is_large())
+    for (const double part : kLowOfLarge) levels.push_back(std::min(high, low * part));
+  std::sort(levels.begin(), levels.end());
+  for (const double level : levels) {
+    const std::int64_t bytes = pinned + std::llround(level);
+    if (ladder_.empty() || bytes > ladder_.back()) ladder_.push_back(bytes);
+  }
+  searched_ns_.assign(ladder_.size(), 0);
+  if (is_ours()) next_rung_ = first_rung_ = lowest_rung();
+}
+
+// The first rung at which anything fits, by bisection.
+std::size_t PolicyPlanner::lowest_rung() const {
+  std::size_t low = 0;
+  std::size_t high = ladder_.size();
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    bool fits = false;
+    for (std::size_t i = 0; i < problems_.size() && !fits; ++i)
+      fits = Rung(problems_[i], drop_ns_[i], options_.policy, ladder_[middle], 2)
+                 .find_any()
+                 .has_value();
+    if (fits) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+void PolicyPlanner::climb(std::int64_t budget_bytes, double limit_ns) {
+  make_ladder();
+  if (is_ours()) {
+    while (next_rung_ < ladder_.size() && ladder_[next_rung_] <= budget_bytes) search_next();
+    return;
+  }
+  for (std::size_t rung = 0; rung < ladder_.size() && ladder_[rung] <= budget_bytes; ++rung)
+    search_below(rung, limit_ns);
+}
+
+void PolicyPlanner::search_next() {
+  const std::int64_t level = ladder_[next_rung_];
+  for (std::size_t i = 0; i < problems_.size(); ++i) {
+    Rung rung(problems_[i], drop_ns_[i], options_.policy, level, tries());
+    // On large graphs a mix serves better than what it became at a smaller budget.
+    auto result = rung.search(is_large() ? Decisions() : warm_[i], next_rung_ % kBroadEvery == 0,
+                              mix_[i]);
+    if (!result) continue;
+    warm_[i] = result->decisions;
+    add(i, std::move(*result), level);
+  }
+  ++next_rung_;
+}
+
+// Every rung by itself: what is not searched because it cannot win changes nothing elsewhere.
+void PolicyPlanner::search_below(std::size_t rung, double limit_ns) {
+  if (searched_ns_[rung] >= limit_ns) return;
+  searched_ns_[rung] = limit_ns;
+  for (std::size_t i = 0; i < problems_.size(); ++i) {
+    auto result = Rung(problems_[i], drop_ns_[i], options_.policy, ladder_[rung], tries())
+                      .search_published(limit_ns);
+    if (result) add(i, std::move(*result), ladder_[rung]);
+  }
+}
+
+}  // namespace plimsoll::plan
