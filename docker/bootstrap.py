@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -40,6 +41,10 @@ PACKAGES = [
     "python3-venv",
     "zlib1g-dev",
 ]
+
+# What a wheel's build needs of these, and not to run.
+HEADER_PACKAGES = ["libcli11-dev", "libfmt-dev", "libprotozero-dev", "libspdlog-dev", "nlohmann-json3-dev",
+                   "zlib1g-dev"]
 
 
 def say(text):
@@ -80,6 +85,28 @@ def install_packages():
         run = subprocess.run([*prefix, *command], env=environment, stdout=sys.stderr, check=False)
         if run.returncode != 0:
             fail(f"'{' '.join(command)}' ended with {run.returncode}; mend that and run again")
+
+
+def unpack_headers(folder):
+    """Unpacks HEADER_PACKAGES below a folder, as anyone: nothing is installed."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        fail("this is not a Debian-like system: install the equivalents of " + " ".join(HEADER_PACKAGES))
+    say(f"unpacking {' '.join(HEADER_PACKAGES)} into {folder}")
+    with tempfile.TemporaryDirectory() as scratch:
+        own = ["-o", f"Dir::State={scratch}/state", "-o", f"Dir::Cache={scratch}/cache", "-o", "Debug::NoLocking=1"]
+        (Path(scratch) / "state/lists/partial").mkdir(parents=True)
+        (Path(scratch) / "cache/archives/partial").mkdir(parents=True)
+        # The system's lists of packages, else, where it has none, lists of our own.
+        for flags, update in (([], False), (own, True)):
+            if update:
+                subprocess.run(["apt-get", *flags, "update", "-q"], cwd=scratch, stdout=sys.stderr, check=False)
+            download = ["apt-get", *flags, "download", "-q", *HEADER_PACKAGES]
+            if subprocess.run(download, cwd=scratch, stdout=sys.stderr, check=False).returncode == 0:
+                break
+        else:
+            fail("the packages cannot be had; install " + " ".join(HEADER_PACKAGES))
+        for package in sorted(Path(scratch).glob("*.deb")):
+            subprocess.run(["dpkg-deb", "-x", str(package), str(folder)], check=True)
 
 
 def cache_folder():
@@ -154,7 +181,12 @@ def main():
     parser.add_argument("--real", action="store_true",
                         help="also the packages that tests/python/real trains; prints their folder second")
     parser.add_argument("--packages-only", action="store_true", help="Debian packages only")
+    parser.add_argument("--headers", metavar="FOLDER",
+                        help="only the libraries of headers, unpacked below FOLDER without root")
     options = parser.parse_args()
+    if options.headers:
+        unpack_headers(Path(options.headers))
+        return
     if sys.version_info < (3, 11):
         fail(f"Python {sys.version.split()[0]} is too old: 3.11 or later is needed")
     environment_path(options.torch)

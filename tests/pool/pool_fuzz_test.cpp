@@ -230,8 +230,12 @@ class PoolFuzz {
       for (; item->pins > 0; --item->pins) world_.pool->unpin(item->id);
     } else if (action < 92) {
       move(*item, action);
-    } else if (action < 94) {
+    } else if (action < 93) {
       resize(*item);
+    } else if (action < 94) {
+      allocate_below(random_size());
+    } else if (action < 97) {
+      rewrite_in_parts(*item);
     } else {
       foreign(action);
     }
@@ -260,6 +264,32 @@ class PoolFuzz {
     }
   }
 
+  // Larger than the arena, sometimes.
+  void allocate_below(std::int64_t bytes) {
+    const std::int64_t large = pick(4) == 0 ? 2 * bytes : bytes;
+    try {
+      Item item{world_.pool->allocate_below(large, &world_.follower), large, 0, true, 0};
+      world_.follower.place(item.id, nullptr);
+      items_.push_back(item);
+      rewrite_in_parts(items_.back());
+    } catch (const HostOutOfMemory&) {
+      verify_all();
+    }
+  }
+
+  void rewrite_in_parts(Item& item) {
+    const int pattern = static_cast<int>(pick(255));
+    const std::vector<unsigned char> fresh(static_cast<std::size_t>(item.bytes),
+                                           static_cast<unsigned char>(pattern));
+    const std::int64_t cut = pick(item.bytes + 1);
+    world_.pool->write_part(item.id, cut, fresh.data(), item.bytes - cut);
+    world_.pool->write_part(item.id, 0, fresh.data(), cut);
+    item.pattern = pattern;
+    std::vector<unsigned char> read(static_cast<std::size_t>(item.bytes - cut));
+    world_.pool->read_part(item.id, cut, read.data(), item.bytes - cut);
+    ASSERT_TRUE(std::equal(read.begin(), read.end(), fresh.begin()));
+  }
+
   // As a tensor grows: new memory, the bytes copied, the old memory freed.
   void resize(Item& item) {
     const int pattern = item.pattern;
@@ -273,7 +303,7 @@ class PoolFuzz {
   }
 
   void foreign(std::int64_t action) {
-    if (action < 96) {
+    if (action < 98) {
       const std::int64_t bytes = pick(options_.budget_bytes / 16);
       try {
         world_.pool->reserve_foreign(bytes);

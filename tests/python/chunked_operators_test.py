@@ -49,11 +49,15 @@ OPERATORS = {
     "copy": lambda a, b, c: a.copy_(b),
     "zero": lambda a, b, c: a.zero_(),
     "out": lambda a, b, c: torch.add(a, b, out=c),
+    "zeros_like": lambda a, b, c: torch.zeros_like(a, memory_format=torch.preserve_format),
+    "full_like of another type": lambda a, b, c: torch.full_like(a, 2, dtype=torch.float64),
+    "clone of a view": lambda a, b, c: a[:-3].clone(),
+    "a view in place": lambda a, b, c: a[5:].mul_(2),
 }
 
 
-KINDS = [(torch.float32, 1), (torch.float32, 2), (torch.float32, 4), (torch.float64, 2), (torch.bfloat16, 2),
-         (torch.float16, 2), (torch.int32, 2)]
+KINDS = [*((torch.float32, threads) for threads in (1, 2, 4)), *((torch.bfloat16, threads) for threads in (1, 2, 4)),
+         (torch.float64, 2), (torch.float16, 2), (torch.int32, 2)]
 
 
 @pytest.mark.parametrize("dtype, threads", KINDS, ids=[f"{str(d)[6:]}-{t}" for d, t in KINDS])
@@ -101,8 +105,50 @@ def test_an_optimizer_of_a_weight_beyond_the_budget_equals_stock(optimizer, flag
                 assert session.report().peak_bytes <= budget
         return frozen([weight, chosen.state_dict()["state"]])
 
-    # A weight and 20 %: stock's way needs three weights at once, and zeros_like one.
-    assert first_difference(run(None), run(700 * 600 * 4 * 12 // 10)) == ""
+    # Half a weight: stock's way needs three at once.
+    assert first_difference(run(None), run(700 * 600 * 4 // 2)) == ""
+
+
+@pytest.mark.parametrize("limit", ["512KiB", "16MiB"])
+def test_chunks_are_streamed_from_the_tiers_below(limit, tmp_path):
+    x, y = torch.randn(COUNT), torch.randn(COUNT)
+    expected = frozen([(x + 1) * y, x.clone().mul_(3)])
+    with plimsoll.session(BUDGET, host_limit=limit, spill=tmp_path) as session:
+        with session.step():
+            product = (x + 1) * y
+            x.mul_(3)
+        report = session.report()
+        assert session.holds(x) and session.holds(product)
+        # What is larger than the budget waits whole in host memory or in the file, and nowhere else.
+        assert report.host_bytes + report.file_bytes >= 3 * 4 * COUNT
+        assert report.host_bytes <= {"512KiB": 512 << 10, "16MiB": 16 << 20}[limit]
+        assert (report.file_bytes > 0) == (limit == "512KiB")
+        assert report.peak_bytes <= BUDGET
+    assert first_difference(expected, frozen([product, x])) == ""
+
+
+def test_a_full_tier_is_an_error_that_leaves_every_tensor():
+    x = torch.randn(COUNT)
+    before = frozen(x)
+    with plimsoll.session(BUDGET, host_limit="64KiB") as session:
+        with pytest.raises(torch.OutOfMemoryError, match="outside of the budget"):
+            with session.step():
+                x + 1
+    assert first_difference(before, frozen(x)) == ""
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    def run(threads):
+        torch.set_num_threads(threads)
+        a, b, c = operands(torch.float32, torch.Generator().manual_seed(4))
+        with plimsoll.session(BUDGET // 4) as session, session.step():
+            a.lerp_(b, 0.1)
+            b.mul_(0.999).addcmul_(a, a, value=0.001)
+            c.addcdiv_(a, b.abs().sqrt_().add_(1e-8), value=-0.01)
+        return frozen([a, b, c])
+
+    one = run(1)
+    assert first_difference(one, run(2)) == "" and first_difference(one, run(4)) == ""
 
 
 def test_what_is_not_exactly_rounded_runs_whole_or_is_refused():

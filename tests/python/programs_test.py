@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What PyTorch users write in a training step, each compared with stock at half of its peak."""
 
+import contextlib
 import copy
 
 import pytest
@@ -8,8 +9,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from equality import Program, assert_equals_stock, model_state
+import plimsoll
+from equality import Program, assert_equals_stock, first_difference, frozen, model_state
 from small_programs import WIDTH, batch, classifier, plain
+
 
 def autocast(dtype):
     model = classifier()
@@ -294,7 +297,8 @@ def conv_net(memory_format=torch.contiguous_format, sync=False):
         nn.Conv2d(3 if i == 0 else 24, 24, 3, padding=1), nn.BatchNorm2d(24), nn.ReLU(inplace=True))],
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(24, 10))
     if sync:
-        model = nn.SyncBatchNorm.convert_sync_batchnorm(model).eval()
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+        assert sum(isinstance(layer, nn.SyncBatchNorm) for layer in model) == 5
     model = model.to(memory_format=memory_format)
     x = torch.randn(16, 3, 24, 24).to(memory_format=memory_format)
     return plain(model, torch.optim.SGD(model.parameters(), 0.1, momentum=0.9), x, torch.randint(0, 10, (16,)))
@@ -429,7 +433,7 @@ PROGRAMS = {
     "optimizer foreach": lambda: optimizer_with(foreach=True),
     "optimizer fused": lambda: optimizer_with(fused=True),
     "optimizer amsgrad maximize": lambda: optimizer_with(amsgrad=True, maximize=True),
-    "optimizer differentiable": lambda: optimizer_with(weight_decay=0.1),
+    "optimizer weight_decay": lambda: optimizer_with(weight_decay=0.1),
     "LBFGS": lbfgs,
     "checkpoint reentrant": lambda: checkpointed(True),
     "checkpoint": lambda: checkpointed(False),
@@ -457,6 +461,40 @@ PROGRAMS = {
     "GRU": lambda: rnn(nn.GRU),
     "data-dependent shapes": data_dependent_shapes,
 }
+
+
+def outcome_of(make, budget=None):
+    """What a step raises and what it leaves behind."""
+    torch.manual_seed(1)
+    program = make()
+    session = contextlib.nullcontext() if budget is None else plimsoll.session(budget)
+    with session, pytest.raises(Exception) as caught:
+        with contextlib.nullcontext() if budget is None else session.step():
+            program.step()
+    return [type(caught.value).__name__, str(caught.value).splitlines()[0], frozen(program.state())]
+
+
+def test_capturable_is_refused_on_the_cpu_as_in_stock():
+    def make():
+        return optimizer_with(capturable=True)
+
+    stock = outcome_of(make)
+    assert "capturable" in stock[1]
+    assert first_difference(stock, outcome_of(make, "4MiB")) == ""
+
+
+def test_sync_batch_norm_in_a_process_group_is_refused_on_the_cpu_as_in_stock(tmp_path):
+    def make():
+        return conv_net(sync=True)
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        stock = outcome_of(make)
+        assert "SyncBatchNorm" in stock[1]
+        assert first_difference(stock, outcome_of(make, "4MiB")) == ""
+    finally:
+        torch.distributed.destroy_process_group()
+
 
 # Where one operator needs more than half of the peak: oneDNN's LSTM layer takes its weights whole.
 SHARES = {"LSTM": 0.75}

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import plimsoll
-from equality import Program, assert_equals_stock, model_state, run_stock
+from equality import Program, assert_equals_stock, first_difference, frozen, model_state, run_stock
 
 
 def deep_mlp():
@@ -118,6 +118,30 @@ def test_a_second_session_is_refused_while_one_is_open():
         pass
 
 
+def test_two_sessions_in_turn_go_on_where_the_other_ended():
+    expected, peak = run_stock(deep_mlp, 4)
+    torch.manual_seed(1)
+    program = deep_mlp()
+    results = []
+    for share in (0.3, 0.6):
+        with plimsoll.session(int(peak * share)) as session:
+            for _ in range(2):
+                with session.step():
+                    result = program.step()
+                results.append(frozen(result))
+            assert session.report().peak_bytes <= int(peak * share)
+    assert first_difference(expected, [results, frozen(program.state())]) == ""
+
+
+def test_a_session_may_begin_again():
+    session = plimsoll.session("1MiB")
+    x = torch.ones(1000)
+    for count in range(1, 3):
+        with session, session.step():
+            x.add_(1)
+        assert not session.is_open and x[0].item() == 1 + count
+
+
 def test_a_step_inside_of_a_step_is_refused():
     with plimsoll.session("1MiB") as session, session.step():
         with pytest.raises(ValueError, match="open already"):
@@ -183,7 +207,6 @@ def test_a_step_that_raises_leaves_every_tensor_and_the_next_step_whole():
                         raise KeyError("after the step's work")
             except KeyError:
                 pass
-    from equality import first_difference, frozen
     assert first_difference(expected[1], frozen(program.state())) == ""
 
 
@@ -289,6 +312,31 @@ def test_a_forked_child_has_no_session_and_says_so():
             assert (weight * 2).sum().item() == 400
 
 
+def child_of_spawn(queue):
+    torch.manual_seed(1)
+    program = deep_mlp()
+    torch.set_num_threads(2)
+    with plimsoll.session("6MiB") as session:
+        with session.step():
+            loss = program.step()
+        queue.put((loss, session.report().peak_bytes))
+
+
+def test_a_spawned_child_begins_a_session_of_its_own():
+    context = multiprocessing.get_context("spawn")
+    expected, _ = run_stock(deep_mlp, 1)
+    with plimsoll.session("1MiB") as session:
+        queue = context.Queue()
+        child = context.Process(target=child_of_spawn, args=(queue,))
+        child.start()
+        loss, peak = queue.get(timeout=120)
+        child.join(60)
+        assert child.exitcode == 0
+        with session.step():
+            assert torch.ones(100).sum().item() == 100
+    assert loss == expected[0][0] and 0 < peak <= 6 << 20
+
+
 class Squares(torch.utils.data.Dataset):
     def __len__(self):
         return 8
@@ -343,7 +391,6 @@ def test_spilled_bytes_come_back_the_same(tmp_path):
     expected, peak = run_stock(deep_mlp, 3)
     torch.manual_seed(1)
     program = deep_mlp()
-    from equality import first_difference, frozen
     with plimsoll.session(int(peak * 0.3), host_limit="256KiB", spill=tmp_path) as session:
         for _ in range(3):
             with session.step():

@@ -8,8 +8,29 @@
 namespace plimsoll::python {
 
 namespace py = pybind11;
+namespace {
+
+class InterpreterLock final : public OuterLock {
+ public:
+  void* let_go() noexcept override {
+    if (Py_IsInitialized() == 0 || PyGILState_Check() == 0) return nullptr;
+    return PyEval_SaveThread();
+  }
+  void take_back(void* state) noexcept override {
+    PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+  }
+};
+
+// Never destroyed: storages may end after static destructors have run.
+OuterLock* interpreter_lock() {
+  static OuterLock* const kLock = new InterpreterLock();
+  return kLock;
+}
+
+}  // namespace
 
 SessionCore::SessionCore(const SessionOptions& options) : options_(options) {
+  options_.outer_lock = interpreter_lock();
   if (options.budget_bytes <= 0) {
     throw InvalidArgument("session: budget is " + std::to_string(options.budget_bytes) +
                           "; write a positive size such as '4GiB'");

@@ -53,7 +53,7 @@ class SessionCore final : public std::enable_shared_from_this<SessionCore> {
  private:
   void check_thread(const char* what) const;
 
-  const SessionOptions options_;
+  SessionOptions options_;
   std::thread::id thread_;
   std::unique_ptr<Session> session_;
   std::optional<Step> step_;

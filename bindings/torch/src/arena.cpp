@@ -12,6 +12,7 @@
 #include "plimsoll/base/error.h"
 
 #include "host_allocator.h"
+#include "pointer_checks.h"
 
 namespace plimsoll::detail {
 namespace {
@@ -66,6 +67,8 @@ bool wants_overlap(Overlap overlap) {
 
 }  // namespace
 
+void say_evicted(c10::StorageImpl* storage) { forbid_pointers(storage, kEvictedText); }
+
 void ManagedStorage::on_move(pool::BlockId, void* old_address, void* new_address) noexcept {
   // A storage that is dying on another thread is left alone: its deleter comes with this object as
   // context, whatever the address. One that is not must not start to die while its pointer changes.
@@ -73,11 +76,11 @@ void ManagedStorage::on_move(pool::BlockId, void* old_address, void* new_address
   if (keep == nullptr) return;
   replace_data(storage, c10::DataPtr(new_address, this, &Arena::end_managed, kCpu));
   if (new_address == nullptr) {
-    storage->release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(kEvictedText));
+    say_evicted(storage);
   } else if (arena->options_.strict_pointers && frames == 0 && user_pins == 0) {
-    storage->release_data_and_set_meta_custom_data_ptr_error_msg_(std::string(kStrictText));
+    forbid_pointers(storage, kStrictText);
   } else if (old_address == nullptr) {
-    storage->clear_data_ptr_access_error_msg_();
+    allow_pointers(storage);
   }
   arena->dropped_later_.push_back(std::move(keep));
   if (arena->options_.record_events && (old_address == nullptr || new_address == nullptr)) {
@@ -97,6 +100,11 @@ Arena::Arena(const SessionOptions& options)
     throw InvalidArgument("SessionOptions::budget_bytes is " +
                           std::to_string(options.budget_bytes) +
                           "; write a positive number of bytes");
+  }
+  if (options.strict_pointers && !can_forbid_pointers()) {
+    throw Unsupported(
+        "SessionOptions::strict_pointers: this LibTorch cannot make data_ptr() throw for "
+        "a time; leave it off, or take a later release");
   }
   device_ = std::make_unique<device::HostDevice>(host_device_options(options.testing_faults));
   if (!options.spill_folder.empty()) {
@@ -360,10 +368,9 @@ void Arena::set_strict(OperatorFrame::Operand& operand, bool strict) {
   const ManagedStorage* managed = operand.managed;
   if (managed->is_dead || !managed->block.valid() || managed->user_pins > 0) return;
   if (strict) {
-    managed->storage->release_data_and_set_meta_custom_data_ptr_error_msg_(
-        std::string(kStrictText));
+    forbid_pointers(managed->storage, kStrictText);
   } else {
-    managed->storage->clear_data_ptr_access_error_msg_();
+    allow_pointers(managed->storage);
   }
 }
 
@@ -374,7 +381,11 @@ void Arena::let_go(OperatorFrame& frame) noexcept {
     if (operand.block.valid() && managed->block == operand.block) pool_->unpin(operand.block);
     if (--managed->frames == 0 && managed->is_dead) unmanage(managed);
   }
+  for (ManagedStorage* managed : frame.streamed) {
+    if (--managed->frames == 0 && managed->is_dead) unmanage(managed);
+  }
   frame.operands.clear();
+  frame.streamed.clear();
 }
 
 void Arena::rebind(ManagedStorage* managed) {
@@ -449,7 +460,7 @@ void Arena::abandon_operator(OperatorFrame& frame) noexcept {
 }
 
 void Arena::abandon(OperatorFrame& frame) noexcept {
-  if (frame.is_recorded) tracker_.end_op(op_peak_bytes_, op_largest_bytes_);
+  if (std::exchange(frame.is_recorded, false)) tracker_.end_op(op_peak_bytes_, op_largest_bytes_);
   let_go(frame);
 }
 
@@ -547,7 +558,7 @@ void Arena::pin(c10::StorageImpl* storage) {
     ++managed->user_pins;
     // Its owner may write through the pointer from now on.
     pool_->mark_written(managed->block);
-    storage->clear_data_ptr_access_error_msg_();
+    allow_pointers(storage);
   } catch (const DeviceOutOfMemory& error) {
     throw_out_of_memory(error.what(), rounded_bytes(storage));
   } catch (const HostOutOfMemory& error) {

@@ -58,6 +58,9 @@ struct ManagedStorage final : pool::BlockOwner {
   OwnedTrack track;
 };
 
+// Makes data_ptr() throw a text that says where the bytes are.
+void say_evicted(c10::StorageImpl* storage);
+
 // What one operator holds while it runs.
 struct OperatorFrame {
   struct Operand {
@@ -66,6 +69,8 @@ struct OperatorFrame {
     bool writes;
   };
   c10::SmallVector<Operand, 8> operands;
+  // Read and written in parts, wherever their bytes are.
+  c10::SmallVector<ManagedStorage*, 4> streamed;
   bool is_recorded = false;  // counted by the tracker
   std::uint64_t script_key = 0;
   std::size_t failed_at = 0;  // allocations that the last failed run had made or asked for
@@ -100,9 +105,17 @@ class Arena final : public ArenaSource,
   void check_fits(const std::string& name, std::int64_t bytes);
   // Says whether `bytes` could never stand in the arena together.
   bool is_beyond(std::int64_t bytes) const;
-  // Gives a storage back to the heap, to be taken over again when it is touched next. False where
-  // it has to stay; true also for one that is not in the arena. Errors: c10::OutOfMemoryError.
-  bool move_out(c10::StorageImpl* storage);
+  // Before begin_operator(), for what it will read and write in parts: keeps the storage alive for
+  // the frame, but leaves its bytes where they are. In a step, an unknown one is taken over below
+  // the arena, a new one (without memory) of its size too. False where its memory is not ours;
+  // then, and on errors, the frame is to be given to abandon_operator(). Errors:
+  // c10::OutOfMemoryError, DeviceError.
+  bool stream(c10::StorageImpl* storage, OperatorFrame& frame);
+  // Copies between a part of the storage, wherever it is, and memory of the caller's operator.
+  // Errors: c10::OutOfMemoryError, DeviceError.
+  void read_part(c10::StorageImpl* storage, std::int64_t offset, void* to, std::int64_t bytes);
+  void write_part(c10::StorageImpl* storage, std::int64_t offset, const void* from,
+                  std::int64_t bytes);
   // The operator threw: lets go of its operands.
   void abandon_operator(OperatorFrame& frame) noexcept;
 
@@ -131,7 +144,9 @@ class Arena final : public ArenaSource,
 
  private:
   friend struct ManagedStorage;
-  // Holds the lock and, after letting it go, drops references that moves have taken.
+  // Holds the lock, having waited for it without the outer one.
+  class Guard;
+  // The same; after letting it go, drops references that moves have taken.
   class Lock;
 
   static void end_managed(void* context);
@@ -140,6 +155,7 @@ class Arena final : public ArenaSource,
   ManagedStorage* manage(c10::StorageImpl* storage);
   ManagedStorage* new_managed(c10::StorageImpl* storage);
   void adopt(ManagedStorage* managed);
+  ManagedStorage* manage_below(c10::StorageImpl* storage);
   void bind(ManagedStorage* managed, pool::BlockId block, void* address);
   bool holds_unbound(const c10::StorageImpl* storage) const;
   bool is_movable(c10::StorageImpl* storage) const;
@@ -208,21 +224,45 @@ class Arena final : public ArenaSource,
   std::int64_t step_start_ns_ = 0;
 };
 
+// Whoever holds mutex_ may come to wait for the outer lock: to take or drop a reference to a
+// storage that has a Python object is to touch that object. So nobody may wait the other way round.
+class Arena::Guard {
+ public:
+  explicit Guard(const Arena& arena)
+      : outer_(arena.options_.outer_lock), lock_(arena.mutex_, std::try_to_lock) {
+    if (lock_.owns_lock()) return;
+    if (outer_ != nullptr) outer_state_ = outer_->let_go();
+    lock_.lock();
+  }
+  ~Guard() {
+    if (lock_.owns_lock()) lock_.unlock();
+    if (outer_state_ != nullptr) outer_->take_back(outer_state_);
+  }
+  Guard(const Guard&) = delete;
+  Guard& operator=(const Guard&) = delete;
+  void unlock() { lock_.unlock(); }
+
+ private:
+  OuterLock* const outer_;
+  void* outer_state_ = nullptr;
+  std::unique_lock<std::mutex> lock_;
+};
+
 class Arena::Lock {
  public:
-  explicit Lock(Arena& arena) : arena_(arena), lock_(arena.mutex_) {}
+  explicit Lock(Arena& arena) : arena_(arena), guard_(arena) {}
   ~Lock() {
     // Dropping a last reference runs a deleter, which takes the lock.
     auto dropped = std::move(arena_.dropped_later_);
     arena_.dropped_later_.clear();
-    lock_.unlock();
+    guard_.unlock();
   }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
 
  private:
   Arena& arena_;
-  std::unique_lock<std::mutex> lock_;
+  Guard guard_;
 };
 
 }  // namespace plimsoll::detail

@@ -8,6 +8,7 @@
 
 #include "arena.h"
 #include "host_allocator.h"
+#include "pointer_checks.h"
 
 namespace plimsoll::detail {
 
@@ -17,7 +18,7 @@ std::int64_t Arena::now_ns() const {
 }
 
 void Arena::begin_step() {
-  const std::lock_guard lock(mutex_);
+  const Guard lock(*this);
   drop_expired_foreign();
   // Between steps a program may write through raw pointers (a batch filled by memcpy), unseen.
   pool_->mark_all_written();
@@ -50,7 +51,7 @@ std::int64_t Arena::movable_budget_bytes() const {
 }
 
 void Arena::end_step(bool is_complete) {
-  const std::lock_guard lock(mutex_);
+  const Guard lock(*this);
   op_name_ = nullptr;
   drop_expired_foreign();
   const pool::PoolStatistics stats = pool_->stats();
@@ -87,14 +88,14 @@ void Arena::note_peak() {
 }
 
 void Arena::reset_peak() {
-  const std::lock_guard lock(mutex_);
+  const Guard lock(*this);
   pool_->reset_peak();
   seen_peak_bytes_ = pool_->stats().peak_bytes;
   peak_op_.clear();
 }
 
 SessionReport Arena::report() const {
-  const std::lock_guard lock(mutex_);
+  const Guard lock(*this);
   const pool::PoolStatistics stats = pool_->stats();
   SessionReport report = last_step_;
   report.budget_bytes = options_.budget_bytes;
@@ -110,12 +111,12 @@ SessionReport Arena::report() const {
 }
 
 const std::shared_ptr<const KnownStep> Arena::last_known() const {
-  const std::lock_guard lock(mutex_);
+  const Guard lock(*this);
   return tracker_.last_known();
 }
 
 void Arena::check_fits(const std::string& name, std::int64_t bytes) {
-  const std::lock_guard lock(mutex_);
+  const Guard lock(*this);
   if (bytes <= movable_budget_bytes()) return;
   op_name_ = &name;
   op_operand_bytes_ = bytes;
@@ -127,29 +128,18 @@ void Arena::check_fits(const std::string& name, std::int64_t bytes) {
 
 bool Arena::is_beyond(std::int64_t bytes) const {
   if (bytes <= options_.budget_bytes / 2) return false;  // the usual case, without the lock
-  const std::lock_guard lock(mutex_);
+  const Guard lock(*this);
   return bytes > movable_budget_bytes();
 }
 
-bool Arena::move_out(c10::StorageImpl* storage) {
-  std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped;  // after the lock
-  const std::lock_guard lock(mutex_);
-  ManagedStorage* managed = find(storage);
-  if (managed == nullptr || managed->foreign_bytes > 0) return true;
-  if (managed->frames > 0 || managed->user_pins > 0 || !managed->block.valid()) return false;
-  give_back(managed);
-  dropped.swap(dropped_later_);
-  return true;
-}
-
 bool Arena::holds(c10::StorageImpl* storage) const {
-  const std::lock_guard lock(mutex_);
+  const Guard lock(*this);
   const ManagedStorage* managed = find(storage);
   return managed != nullptr && managed->foreign_bytes == 0;
 }
 
 std::vector<SessionEvent> Arena::take_events() {
-  const std::lock_guard lock(mutex_);
+  const Guard lock(*this);
   std::vector<SessionEvent> events = events_;
   std::stable_sort(events.begin(), events.end(), [](const SessionEvent& a, const SessionEvent& b) {
     return a.begin_ns < b.begin_ns;
@@ -158,7 +148,7 @@ std::vector<SessionEvent> Arena::take_events() {
 }
 
 void Arena::add_event(SessionEvent event) {
-  const std::lock_guard lock(mutex_);
+  const Guard lock(*this);
   events_.push_back(std::move(event));
 }
 
@@ -180,15 +170,14 @@ void Arena::give_back(ManagedStorage* managed) {
     managed->block = {};
     storage->_mutable_data_ptr_no_checks().release_context();
     storage->set_data_ptr_noswap(std::move(memory));
-    storage->clear_data_ptr_access_error_msg_();
+    allow_pointers(storage);
   }
   dropped_later_.push_back(std::move(keep));
   unmanage(managed);
 }
 
 void Arena::retire() noexcept {
-  std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped;
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   pool_->synchronize();
   std::vector<ManagedStorage*> all;
   for (const auto& [storage, managed] : managed_) all.push_back(managed.get());
@@ -204,7 +193,6 @@ void Arena::retire() noexcept {
       }
     }
   }
-  dropped.swap(dropped_later_);
   if (!managed_.empty() || unbound_blocks_ > 0) keep_alive_ = shared_from_this();
 }
 

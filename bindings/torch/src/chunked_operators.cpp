@@ -3,11 +3,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string_view>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 
+#include "arena.h"
 #include "operator_info.h"
 #include "tensor_storages.h"
 
@@ -16,10 +17,26 @@ namespace {
 
 constexpr std::int64_t kElementsInStep = 64;
 
-char* bytes_at(const at::Tensor& tensor, std::int64_t element) {
-  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-  return static_cast<char*>(storage->_mutable_data_ptr_no_checks().get()) +
-         (tensor.storage_offset() + element) * static_cast<std::int64_t>(tensor.itemsize());
+// Of an element, in its storage; a chunk or a kernel's result has its bytes in place.
+std::int64_t byte_offset(const at::Tensor& tensor, std::int64_t element) {
+  return (tensor.storage_offset() + element) * static_cast<std::int64_t>(tensor.itemsize());
+}
+
+char* bytes_of(const at::Tensor& chunk) {
+  c10::StorageImpl* storage = chunk.storage().unsafeGetStorageImpl();
+  return static_cast<char*>(storage->_mutable_data_ptr_no_checks().get()) + byte_offset(chunk, 0);
+}
+
+void read_elements(Arena& arena, const at::Tensor& whole, std::int64_t begin,
+                   const at::Tensor& chunk, std::int64_t count) {
+  arena.read_part(whole.storage().unsafeGetStorageImpl(), byte_offset(whole, begin),
+                  bytes_of(chunk), count * static_cast<std::int64_t>(whole.itemsize()));
+}
+
+void write_elements(Arena& arena, const at::Tensor& whole, std::int64_t begin,
+                    const at::Tensor& chunk, std::int64_t count) {
+  arena.write_part(whole.storage().unsafeGetStorageImpl(), byte_offset(whole, begin),
+                   bytes_of(chunk), count * static_cast<std::int64_t>(whole.itemsize()));
 }
 
 bool is_real(const at::Tensor& tensor) {
@@ -37,10 +54,11 @@ bool is_dense(const at::Tensor& tensor) {
 }  // namespace
 
 bool is_exactly_rounded(const c10::FunctionSchema& schema) {
-  static constexpr std::array<std::string_view, 22> kNames = {
-      "abs",        "add",  "addcdiv", "addcmul", "clamp",   "clamp_max", "clamp_min", "clone",
-      "copy",       "div",  "fill",    "lerp",    "maximum", "minimum",   "mul",       "neg",
-      "reciprocal", "relu", "rsub",    "sqrt",    "sub",     "zero"};
+  static constexpr std::array<std::string_view, 26> kNames = {
+      "abs",   "add",        "addcdiv",    "addcmul",   "clamp",     "clamp_max", "clamp_min",
+      "clone", "copy",       "div",        "fill",      "lerp",      "maximum",   "minimum",
+      "mul",   "neg",        "reciprocal", "relu",      "rsub",      "sqrt",      "sub",
+      "zero",  "empty_like", "full_like",  "ones_like", "zeros_like"};
   std::string_view name = schema.name();
   if (!name.starts_with("aten::")) return false;
   name.remove_prefix(6);
@@ -48,6 +66,31 @@ bool is_exactly_rounded(const c10::FunctionSchema& schema) {
   const bool is_known = std::find(kNames.begin(), kNames.end(), name) != kNames.end();
   return is_known && schema.returns().size() == 1;
 }
+
+namespace {
+
+// What it writes is all that it does with an in-place operand.
+bool overwrites(std::string_view name) {
+  return name == "aten::copy_" || name == "aten::fill_" || name == "aten::zero_";
+}
+
+// Operators that may ask for another kind of result than the operand: the chunk's result would have
+// it, and elements would stand elsewhere.
+bool asks_for_another_layout(const OperatorInfo& info, const torch::jit::Stack& stack) {
+  if (info.name != "aten::clone" && info.kind != OperatorClass::kFactory) return false;
+  const c10::IValue& format = stack.back();
+  if (!format.isNone() && format.toMemoryFormat() != c10::MemoryFormat::Preserve) return true;
+  if (info.kind != OperatorClass::kFactory) return false;
+  // (..., dtype, layout, device, pin_memory, memory_format)
+  const c10::IValue& pinned = stack[stack.size() - 2];
+  const c10::IValue& device = stack[stack.size() - 3];
+  const c10::IValue& layout = stack[stack.size() - 4];
+  return (!pinned.isNone() && pinned.toBool()) ||
+         (!device.isNone() && !device.toDevice().is_cpu()) ||
+         (!layout.isNone() && layout.toLayout() != c10::kStrided);
+}
+
+}  // namespace
 
 std::optional<ChunkedCall> ChunkedCall::of(const OperatorInfo& info,
                                            const torch::jit::Stack& stack) {
@@ -78,31 +121,55 @@ std::optional<ChunkedCall> ChunkedCall::of(const OperatorInfo& info,
       const bool is_shared = storage_of(earlier) == storage;
       if (is_shared && earlier.storage_offset() != tensor.storage_offset()) return std::nullopt;
     }
-    call.large_.push_back({i, info.writes_argument(i)});
-    if (info.writes_argument(i)) call.returned_argument_ = i;
+    const bool is_written = info.writes_argument(i);
+    const bool is_read =
+        info.kind != OperatorClass::kFactory && !(is_written && overwrites(info.name));
+    call.large_.push_back({i, is_read, is_written});
+    if (is_written) call.returned_argument_ = i;
+    if (!is_read && !is_written) continue;
     if (std::find(call.storages_.begin(), call.storages_.end(), storage) == call.storages_.end()) {
       call.storages_.push_back(storage);
       call.bytes_ += static_cast<std::int64_t>(storage->nbytes());
     }
   }
   if (shape == nullptr) return std::nullopt;
-  // Another layout is asked of the result than the operand's.
-  if (info.name == "aten::clone" && !stack.back().isNone()) return std::nullopt;
+  if (asks_for_another_layout(info, stack)) return std::nullopt;
   call.elements_ = shape->numel();
   if (call.returned_argument_ < 0) call.bytes_ += static_cast<std::int64_t>(shape->nbytes());
   return call;
 }
 
-void ChunkedCall::copy_elements(const at::Tensor& whole, std::int64_t begin,
-                                const at::Tensor& chunk, std::int64_t count, bool is_into_chunk) {
-  char* outside = bytes_at(whole, begin);
-  char* inside = bytes_at(chunk, 0);
-  const auto size = static_cast<std::size_t>(count) * whole.itemsize();
-  if (is_into_chunk) {
-    std::memcpy(inside, outside, size);
-  } else {
-    std::memcpy(outside, inside, size);
+void ChunkedCall::run(torch::jit::Stack& stack, std::int64_t chunk_bytes, Arena& arena,
+                      c10::function_ref<void(torch::jit::Stack*)> run_kernel,
+                      c10::function_ref<at::Tensor(const at::Tensor&)> make_result) const {
+  const auto argument = [&](int i) -> c10::IValue& {
+    return stack[first_ + static_cast<std::size_t>(i)];
+  };
+  const c10::SmallVector<at::Tensor, 4> chunks = make_chunks(stack, chunk_bytes);
+  at::Tensor result;
+  const std::int64_t chunk_elements = chunks.front().numel();
+  for (std::int64_t begin = 0; begin < elements_; begin += chunk_elements) {
+    const std::int64_t count = std::min(chunk_elements, elements_ - begin);
+    torch::jit::Stack call(stack.begin() + static_cast<std::ptrdiff_t>(first_), stack.end());
+    for (std::size_t k = 0; k < large_.size(); ++k) {
+      const at::Tensor& whole = argument(large_[k].index).toTensor();
+      if (large_[k].is_read) read_elements(arena, whole, begin, chunks[k], count);
+      call[static_cast<std::size_t>(large_[k].index)] = chunks[k].narrow(0, 0, count);
+    }
+    run_kernel(&call);
+    for (std::size_t k = 0; k < large_.size(); ++k) {
+      if (!large_[k].is_written) continue;
+      write_elements(arena, argument(large_[k].index).toTensor(), begin, chunks[k], count);
+    }
+    if (returned_argument_ >= 0) continue;
+    const at::Tensor& part = call.back().toTensor();
+    if (!result.defined()) result = make_result(part);
+    write_elements(arena, result, begin, part, count);
   }
+  c10::IValue returned =
+      returned_argument_ >= 0 ? argument(returned_argument_) : c10::IValue(std::move(result));
+  torch::jit::drop(stack, static_cast<std::size_t>(arguments_));
+  stack.push_back(std::move(returned));
 }
 
 c10::SmallVector<at::Tensor, 4> ChunkedCall::make_chunks(const torch::jit::Stack& stack,

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 
 #include "plimsoll/base/error.h"
@@ -177,33 +178,41 @@ bool SessionImpl::run_chunks(const OperatorInfo& info, const c10::OperatorHandle
   if (!arena_->is_beyond(2 * most_operand_bytes(info, *stack))) return false;
   const std::optional<ChunkedCall> call = ChunkedCall::of(info, *stack);
   if (!call || !arena_->is_beyond(call->bytes())) return false;
-  for (c10::StorageImpl* storage : call->storages()) {
-    if (!arena_->move_out(storage)) return false;
-  }
   OperatorFrame frame;
-  Storages numbers;
-  for (c10::StorageImpl* storage : call->numbers()) numbers.emplace_back(storage, false);
-  arena_->begin_operator(info.hash + kChunkedHash, info.name, numbers, frame);
   const std::int64_t begin_ns = begin_time();
   try {
+    for (c10::StorageImpl* storage : call->storages()) {
+      if (arena_->stream(storage, frame)) continue;
+      arena_->abandon_operator(frame);
+      return false;
+    }
+    Storages numbers;
+    for (c10::StorageImpl* storage : call->numbers()) numbers.emplace_back(storage, false);
+    arena_->begin_operator(info.hash + kChunkedHash, info.name, numbers, frame);
     const Unseen unseen;
-    const c10::SmallVector<std::int64_t, 4> sizes(call->model(*stack).sizes());
-    const c10::SmallVector<std::int64_t, 4> strides(call->model(*stack).strides());
     const ArenaScope scope(is_in_step_ ? arena_.get() : nullptr);
     call->run(
-        *stack, options_.budget_bytes / kChunksPerBudget,
+        *stack, options_.budget_bytes / kChunksPerBudget, *arena_,
         [&](torch::jit::Stack* chunk) { run_kernel(op, keys, chunk); },
-        [&](const at::Tensor& part) {
-          // On the heap, from where it is taken over when it is touched next.
-          const HeapScope heap;
-          return at::empty_strided(sizes, strides, part.options());
-        });
+        [&](const at::Tensor& part) { return empty_below(call->model(*stack), part, frame); });
   } catch (...) {
     arena_->abandon_operator(frame);
     throw;
   }
   finish(frame, info.name, begin_ns, {});
   return true;
+}
+
+at::Tensor SessionImpl::empty_below(const at::Tensor& shape, const at::Tensor& part,
+                                    OperatorFrame& frame) {
+  const HeapScope heap;
+  if (!is_in_step_) return at::empty_strided(shape.sizes(), shape.strides(), part.options());
+  at::Tensor result = at::empty({0}, part.options());
+  c10::StorageImpl* storage = result.storage().unsafeGetStorageImpl();
+  storage->set_nbytes(static_cast<std::size_t>(shape.numel()) * part.itemsize());
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(shape.sizes(), shape.strides());
+  arena_->stream(storage, frame);
+  return result;
 }
 
 void SessionImpl::run_slices(const OperatorInfo& info, ListSlices& slices,

@@ -41,6 +41,9 @@ class SessionImpl final : public OperatorListener {
   // Runs a call that does not fit in chunks; false where it fits, or cannot be cut.
   bool run_chunks(const OperatorInfo& info, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack);
+  // A tensor of `shape`'s sizes and `part`'s type. In a step its bytes, undefined, start below the
+  // arena and the frame holds it; else it is on the heap.
+  at::Tensor empty_below(const at::Tensor& shape, const at::Tensor& part, OperatorFrame& frame);
   void run_slices(const OperatorInfo& info, ListSlices& slices, const c10::OperatorHandle& op,
                   c10::DispatchKeySet keys, torch::jit::Stack* stack);
   std::int64_t begin_time() const;

@@ -286,6 +286,9 @@ BlockId TensorPool::allocate(std::int64_t bytes) { return state_->allocate(bytes
 BlockId TensorPool::allocate_at(void* address, std::int64_t bytes) {
   return state_->allocate_at(address, bytes);
 }
+BlockId TensorPool::allocate_below(std::int64_t bytes, BlockOwner* owner) {
+  return state_->allocate_below(bytes, owner);
+}
 void TensorPool::deallocate(BlockId block) noexcept { state_->deallocate(block); }
 void TensorPool::bind(BlockId block, BlockOwner* owner) { state_->bind(block, owner); }
 void TensorPool::unbind(BlockId block) { state_->unbind(block); }
@@ -315,15 +318,21 @@ void TensorPool::release_to(BlockId block, void* host_destination) {
 void TensorPool::read(BlockId block, void* host_destination) {
   state_->read(block, host_destination);
 }
+void TensorPool::read_part(BlockId block, std::int64_t offset, void* destination,
+                           std::int64_t bytes) {
+  state_->read_part(block, offset, destination, bytes);
+}
+void TensorPool::write_part(BlockId block, std::int64_t offset, const void* source,
+                            std::int64_t bytes) {
+  state_->write_part(block, offset, source, bytes);
+}
 
 BlockId TensorPool::find(const void* address) const noexcept {
   if (!contains(address)) return {};
   return BlockId(state_->index_.find(static_cast<const std::byte*>(address) - state_->base_));
 }
 bool TensorPool::contains(const void* address) const noexcept {
-  const auto place = reinterpret_cast<std::uintptr_t>(address);
-  const auto base = reinterpret_cast<std::uintptr_t>(state_->base_);
-  return place >= base && place - base < static_cast<std::uintptr_t>(state_->options_.budget_bytes);
+  return state_->is_in_arena(address);
 }
 void* TensorPool::address(BlockId block) const { return state_->address(state_->at(block)); }
 std::int64_t TensorPool::size(BlockId block) const { return state_->at(block).bytes; }

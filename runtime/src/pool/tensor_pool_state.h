@@ -51,7 +51,8 @@ struct Block {
 };
 
 // Threads: the pool's caller's lock. Sources: tensor_pool.cpp (life and books), movement.cpp
-// (copies), room.cpp (making room), packing.cpp (operators of unknown needs), pool_invariants.cpp.
+// (copies), parts.cpp (parts of blocks), room.cpp (making room), packing.cpp (operators of unknown
+// needs), pool_invariants.cpp.
 class TensorPool::State {
  public:
   State(device::Device& device, HostTier& host, EvictionPolicy& policy,
@@ -79,6 +80,12 @@ class TensorPool::State {
   void poll() noexcept;
   void synchronize() noexcept;
   void read(BlockId id, void* destination);
+
+  // Parts (parts.cpp).
+  BlockId allocate_below(std::int64_t bytes, BlockOwner* owner);
+  void read_part(BlockId id, std::int64_t offset, void* destination, std::int64_t bytes);
+  void write_part(BlockId id, std::int64_t offset, const void* source, std::int64_t bytes);
+  bool is_in_arena(const void* address) const noexcept;
 
   // Room.
   void acquire(std::span<const BlockId> ids, const Room& room);
@@ -143,6 +150,12 @@ class TensorPool::State {
   void write_file(const Block& block, const FileSpan& span);
   void read_file(const Block& block, void* arena_destination, void* host_destination);
   std::byte* staging();
+
+  // Parts (parts.cpp).
+  Block& settled(BlockId id, std::int64_t offset, std::int64_t bytes);
+  void write_zeros(const FileSpan& span);
+  void copy_from_host(void* destination, const void* source, std::int64_t bytes);
+  void copy_to_host(void* destination, const void* source, std::int64_t bytes);
 
   // Moves.
   void evict_now(BlockId id);

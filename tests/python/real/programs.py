@@ -313,5 +313,5 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
 
 # What CI runs: one of each family, the quick ones.
 SUBSET = ["torchvision.mobilenet_v3_small", "torchvision.resnet18", "torchvision.squeezenet1_1",
-          "timm.resnet10t", "timm.vit_tiny_patch16_224", "transformers.bert", "transformers.llama",
+          "timm.convnext_atto", "timm.vit_tiny_patch16_224", "transformers.bert", "transformers.llama",
           "transformers.Trainer", "torch_geometric.GAT", "lightning.Trainer"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All programs, at half and a quarter of stock's peak. Label real; ``subset_test.py`` is in CI."""
+"""The programs that CI does not run (``subset_test.py`` is in CI). Label real."""
 
 import pytest
 

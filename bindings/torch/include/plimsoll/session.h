@@ -51,6 +51,20 @@ enum class Overlap : std::uint8_t {
   kOn,    // copies run ahead on copy queues
 };
 
+// A lock of the program around LibTorch that a thread may hold when it comes here: Python's.
+// Threads never wait for a session's own lock while they hold this one, so that storages whose
+// references are Python objects can be moved under the session's lock. Threads: all calls on any.
+class OuterLock {
+ public:
+  OuterLock() = default;
+  OuterLock(const OuterLock&) = delete;
+  OuterLock& operator=(const OuterLock&) = delete;
+  virtual ~OuterLock() = default;
+  // Lets go where this thread holds it, and returns what take_back() wants; null where it does not.
+  virtual void* let_go() noexcept = 0;
+  virtual void take_back(void* state) noexcept = 0;
+};
+
 struct SessionOptions {
   // The hard limit, in bytes: storages in the arena (rounded up to 64 bytes each), scratch of
   // running operators, and pinned storages outside of it. Never exceeded.
@@ -69,6 +83,8 @@ struct SessionOptions {
   bool strict_pointers = false;
   // Keeps every operator, eviction and fetch of the last step with its times, for events().
   bool record_events = false;
+  // Outlives the session and every storage that it held; null where there is none.
+  OuterLock* outer_lock = nullptr;
   // Makes chosen copies and file calls fail, for tests (plimsoll/device/fault_plan.h). Outlives the
   // session.
   device::FaultPlan* testing_faults = nullptr;

@@ -90,6 +90,9 @@ class TensorPool {
   BlockId allocate_at(void* address, std::int64_t bytes);
   // The start of the smallest free hole of at least `bytes`, null where there is none.
   void* find_hole(std::int64_t bytes);
+  // Makes a block of `bytes` > 0 that starts below the arena, where it may be larger than that;
+  // contents undefined. Errors: HostOutOfMemory, DeviceError; nothing changed.
+  BlockId allocate_below(std::int64_t bytes, BlockOwner* owner);
   // Ends a block in any state. A range that a copy still uses is freed once the copy is done.
   void deallocate(BlockId block) noexcept;
 
@@ -139,6 +142,12 @@ class TensorPool {
   void release_to(BlockId block, void* host_destination);
   // Copies the block's bytes, wherever they are, to host memory; changes nothing. Errors as above.
   void read(BlockId block, void* host_destination);
+  // Copies a part of the block's bytes, wherever they are, to a place in the arena or in host
+  // memory, and from one; moves nothing. In a file it reads, and writes, whole chunks of that.
+  // Errors: InvalidArgument for bytes beyond the block; DeviceError, HostOutOfMemory (a file's
+  // disk), after which the destination holds anything.
+  void read_part(BlockId block, std::int64_t offset, void* destination, std::int64_t bytes);
+  void write_part(BlockId block, std::int64_t offset, const void* source, std::int64_t bytes);
 
   // O(1). An unknown id is InvalidArgument. find() gives the block that starts exactly there and
   // has a range now, else no id.
