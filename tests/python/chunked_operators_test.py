@@ -127,6 +127,16 @@ def test_chunks_are_streamed_from_the_tiers_below(limit, tmp_path):
     assert first_difference(expected, frozen([product, x])) == ""
 
 
+def test_what_is_larger_than_the_budget_can_be_read_between_steps():
+    x = torch.zeros(COUNT)
+    with plimsoll.session(BUDGET) as session:
+        for count in range(1, 3):
+            with session.step():
+                x.add_(1)
+            assert x[-1].item() == count and x.sum().item() == count * COUNT
+        assert session.report().peak_bytes <= BUDGET
+
+
 def test_a_full_tier_is_an_error_that_leaves_every_tensor():
     x = torch.randn(COUNT)
     before = frozen(x)

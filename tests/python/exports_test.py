@@ -197,6 +197,19 @@ def test_the_storage_of_an_evicted_tensor_can_be_read_and_written():
             assert p.tensors[7].abs().sum().item() == 0
 
 
+def test_a_tensor_is_set_to_the_storage_of_an_evicted_one():
+    with Pressed() as p:
+        storages = [tensor.untyped_storage() for tensor in p.tensors]
+        del p.tensors[:]
+        with p.session.step():
+            for i, storage in enumerate(storages):
+                tensor = torch.empty(0).set_(storage)
+                tensor.add_(1)
+                assert tensor.shape == (ENTRY,) and tensor[7].item() == i + 1
+        assert p.session.report().peak_bytes <= BUDGET
+    assert torch.empty(0).set_(storages[7])[0].item() == 8
+
+
 def test_strict_pointers_raise_where_an_address_would_go_stale():
     with plimsoll.session(BUDGET, strict_pointers=True) as session:
         with session.step():

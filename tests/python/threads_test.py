@@ -11,36 +11,39 @@ import torch
 import plimsoll
 
 # A storage that Python alone refers to is moved by taking a reference to its Python object, for which
-# the interpreter's lock is needed; the other thread holds that when its tensors end.
+# the interpreter's lock is needed; the other thread holds that when its storages end.
 PYTHON_ALONE = """
-import queue, sys, threading
+import collections, sys, threading
 import torch, plimsoll
 
 sys.setswitchinterval(1e-5)
-tensors = queue.SimpleQueue()
+storages, is_over = collections.deque(), False
 
 def drop():
-    while tensors.get() is not None:
-        pass
+    while storages or not is_over:
+        if storages:
+            storages.pop()
 
 dropper = threading.Thread(target=drop)
 dropper.start()
 with plimsoll.session("1MiB") as session:
-    for i in range(400):
+    for i in range(40):
         with session.step():
-            alone = [(torch.zeros(32768) + i).untyped_storage() for _ in range(6)]
-            for _ in range(20):
-                tensors.put(torch.zeros(16384) + 1)
+            alone = []
+            for _ in range(8):
+                storages.extend([(torch.zeros(64) + 1).untyped_storage() for _ in range(20)])
+                # Makes room for itself: one of the storages before it leaves.
+                alone.append((torch.zeros(65536) + i).untyped_storage())
             for storage in alone:
                 value = torch.empty(0).set_(storage)[7].item()
                 assert value == i, (value, i)
-    tensors.put(None)
+    is_over = True
     dropper.join()
     assert session.report().peak_bytes <= 1 << 20
 """
 
 
-def test_storages_that_python_alone_holds_are_moved_while_tensors_end_on_another_thread():
+def test_storages_that_python_alone_holds_are_moved_while_others_end_on_another_thread():
     subprocess.run([sys.executable, "-c", PYTHON_ALONE], check=True, timeout=120)
 
 

@@ -341,12 +341,14 @@ void Arena::begin_operator(std::uint64_t op_hash, const std::string& name,
       }
       expected = tracker_.begin_op(op_hash, name, {touches.data(), touches.size()});
       frame.is_recorded = true;
+      if (frame.can_be_cut) tracker_.mark_can_be_cut();
     } else {
       for (const auto& operand : frame.operands) tracker_.touch_outside(operand.managed->track);
     }
     acquire_retrying(frame, expected);
   } catch (const DeviceOutOfMemory& error) {
     abandon(frame);
+    if (leave_to_heap(storages)) return;
     op_operand_bytes_ = distinct_bytes(storages);
     throw_out_of_memory(error.what(), 0);
   } catch (const HostOutOfMemory& error) {

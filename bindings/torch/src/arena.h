@@ -72,6 +72,7 @@ struct OperatorFrame {
   // Read and written in parts, wherever their bytes are.
   c10::SmallVector<ManagedStorage*, 4> streamed;
   bool is_recorded = false;  // counted by the tracker
+  bool can_be_cut = false;   // the operator would run in chunks where it does not fit
   std::uint64_t script_key = 0;
   std::size_t failed_at = 0;  // allocations that the last failed run had made or asked for
 };
@@ -116,6 +117,8 @@ class Arena final : public ArenaSource,
   void read_part(c10::StorageImpl* storage, std::int64_t offset, void* to, std::int64_t bytes);
   void write_part(c10::StorageImpl* storage, std::int64_t offset, const void* from,
                   std::int64_t bytes);
+  // The most that an operator of this step has needed which cannot be cut. The session's thread.
+  std::int64_t largest_need_bytes() const { return tracker_.largest_need_bytes(); }
   // The operator threw: lets go of its operands.
   void abandon_operator(OperatorFrame& frame) noexcept;
 
@@ -156,6 +159,9 @@ class Arena final : public ArenaSource,
   ManagedStorage* new_managed(c10::StorageImpl* storage);
   void adopt(ManagedStorage* managed);
   ManagedStorage* manage_below(c10::StorageImpl* storage);
+  // Outside of a step: what an operator names and cannot stand in the arena together becomes
+  // ordinary memory again. False in a step.
+  bool leave_to_heap(const c10::SmallVectorImpl<Touched>& storages);
   void bind(ManagedStorage* managed, pool::BlockId block, void* address);
   bool holds_unbound(const c10::StorageImpl* storage) const;
   bool is_movable(c10::StorageImpl* storage) const;

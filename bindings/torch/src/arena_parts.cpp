@@ -77,4 +77,13 @@ void Arena::write_part(c10::StorageImpl* storage, std::int64_t offset, const voi
   }
 }
 
+bool Arena::leave_to_heap(const c10::SmallVectorImpl<Touched>& storages) {
+  if (tracker_.is_in_step()) return false;
+  for (const auto& [storage, writes] : storages) {
+    ManagedStorage* managed = find(storage);
+    if (managed != nullptr && managed->frames == 0 && managed->user_pins == 0) give_back(managed);
+  }
+  return true;
+}
+
 }  // namespace plimsoll::detail

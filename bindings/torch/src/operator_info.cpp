@@ -38,6 +38,13 @@ bool makes_views(const c10::FunctionSchema& schema) {
          std::all_of(schema.returns().begin(), schema.returns().end(), is_plain_alias);
 }
 
+bool takes_storage(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.arguments().begin(), schema.arguments().end(),
+                     [](const c10::Argument& argument) {
+                       return argument.type()->kind() == c10::TypeKind::StorageType;
+                     });
+}
+
 // Operators without an alias annotation that say so, or that have one and yet read no bytes.
 bool is_metadata(const c10::OperatorHandle& op, std::string_view name) {
   static constexpr std::array<std::string_view, 10> kNames = {
@@ -51,8 +58,10 @@ bool is_metadata(const c10::OperatorHandle& op, std::string_view name) {
       "aten::sym_numel",
       "aten::sym_storage_offset",
       "aten::_has_compatible_shallow_copy_type"};
-  // resize_ and resize_as_ carry the tag of in-place views too, but move bytes.
-  if (op.hasTag(at::Tag::inplace_view)) return !starts_with(name, "aten::resize");
+  // resize_ and resize_as_ carry the tag of in-place views too, but move bytes; set_ asks a storage
+  // for its address.
+  if (op.hasTag(at::Tag::inplace_view))
+    return !starts_with(name, "aten::resize") && !takes_storage(op.schema());
   return is_one_of(name, kNames) || makes_views(op.schema());
 }
 

@@ -235,6 +235,10 @@ void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
   OperatorFrame frame;
   const Storages storages =
       info.kind == OperatorClass::kFactory ? Storages() : operands(info, *stack);
+  // What can be cut sets no lower bound. Looked at only where it would be the largest so far.
+  frame.can_be_cut = info.can_chunk && is_in_step_ &&
+                     2 * most_operand_bytes(info, *stack) > arena_->largest_need_bytes() &&
+                     ChunkedCall::of(info, *stack).has_value();
   arena_->begin_operator(hash, info.name, storages, frame);
   const std::int64_t begin_ns = begin_time();
   std::optional<SavedArguments> saved;

@@ -64,6 +64,7 @@ std::int64_t StepRecording::need_bytes(std::int64_t op) const {
 std::int64_t StepRecording::largest_op() const {
   std::int64_t largest = -1;
   for (std::int64_t op = 0; op < op_count(); ++op) {
+    if (ops[static_cast<std::size_t>(op)].can_be_cut) continue;
     if (largest < 0 || need_bytes(op) > need_bytes(largest)) largest = op;
   }
   return largest;

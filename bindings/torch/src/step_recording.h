@@ -32,6 +32,7 @@ struct RecordedOp {
   std::int64_t largest_bytes = 0;  // the largest single allocation
   std::int64_t results_bytes = 0;  // of these, what results keep
   std::int64_t operand_bytes = 0;  // distinct, rounded
+  bool can_be_cut = false;         // would run in chunks where it does not fit
   const std::string* name = nullptr;
 };
 
@@ -60,7 +61,8 @@ struct StepRecording {
 
   void clear();
   std::int64_t op_count() const { return static_cast<std::int64_t>(ops.size()); }
-  // The most any operator needs: operands, results and scratch. -1 for an empty step.
+  // The operator that needs most (operands, results and scratch) of those that cannot be cut into
+  // chunks. -1 where there is none.
   std::int64_t largest_op() const;
   std::int64_t need_bytes(std::int64_t op) const;
   // Hash of what the planner sees beyond the prefix: lifetimes and room.

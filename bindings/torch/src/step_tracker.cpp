@@ -24,6 +24,7 @@ void StepTracker::begin_step() {
   is_in_step_ = true;
   has_diverged_ = always_least_recent_;
   recording_.clear();
+  largest_need_bytes_ = 0;
   hash_ = 0;
   previous_tracks_.swap(tracks_);
   tracks_.clear();
@@ -109,6 +110,8 @@ void StepTracker::end_op(std::int64_t room_bytes, std::int64_t largest_bytes) {
   RecordedOp& op = recording_.ops.back();
   op.room_bytes = std::max(room_bytes, op.results_bytes);
   op.largest_bytes = largest_bytes;
+  if (!op.can_be_cut)
+    largest_need_bytes_ = std::max(largest_need_bytes_, recording_.need_bytes(current_op()));
   recording_.prefix.push_back(hash_);
   follow();
   if (following_ == nullptr) return;

@@ -57,6 +57,10 @@ class StepTracker {
   void add_result(Track& track);
   // It has ended.
   void end_op(std::int64_t room_bytes, std::int64_t largest_bytes);
+  // After begin_op: that operator would run in chunks where it does not fit.
+  void mark_can_be_cut() { recording_.ops.back().can_be_cut = true; }
+  // The most that an operator of this step has needed which cannot be cut.
+  std::int64_t largest_need_bytes() const { return largest_need_bytes_; }
   // Outside of a step, only the clock moves on.
   void touch_outside(Track& track) { track.last_use = ++clock_; }
   // The storage dies, or is handed back.
@@ -91,6 +95,7 @@ class StepTracker {
   std::uint64_t hash_ = 0;
   std::int64_t step_ = -1;
   std::int64_t clock_ = 0;
+  std::int64_t largest_need_bytes_ = 0;
   bool is_in_step_ = false;
   bool has_diverged_ = false;  // from every known step
   std::shared_ptr<const KnownStep> following_;

@@ -34,6 +34,9 @@ void visit_storages(const c10::IValue& value, const Visit& visit) {
     for (const at::Tensor& part : parts_of(tensor)) {
       if (c10::StorageImpl* storage = storage_of(part)) visit(storage);
     }
+  } else if (value.isStorage()) {
+    const c10::Storage storage = value.toStorage();
+    if (storage.nbytes() > 0 && storage.device().is_cpu()) visit(storage.unsafeGetStorageImpl());
   } else if (value.isList()) {
     for (const c10::IValue& element : value.toListRef()) visit_storages(element, visit);
   } else if (value.isTuple()) {
