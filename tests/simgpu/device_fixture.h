@@ -47,6 +47,8 @@ inline bool same_bits(const torch::Tensor& left, const torch::Tensor& right) {
 
 class OnDevice : public ::testing::Test {
  protected:
+  // Here as well, so that the members of derived fixtures may be of the device.
+  OnDevice() { install(); }
   void SetUp() override {
     install();
     set_delays({});

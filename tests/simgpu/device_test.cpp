@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams, events, memory, errors and generators of the test device.
-#include <csignal>
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 #include <string>
@@ -51,14 +51,14 @@ TEST_F(Device, AnotherLearningRateIsTheSameCall) {
 
 TEST_F(Device, TheHostCannotTouchItsMemory) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(
+  EXPECT_DEATH(
       {
         install();
         const torch::Tensor x = torch::ones({4}, on_sim());
         guard_impl().synchronizeDevice(0);
         std::printf("%f\n", static_cast<double>(*x.data_ptr<float>()));
       },
-      ::testing::KilledBySignal(SIGSEGV), "");
+      "");
 }
 
 TEST_F(Device, EventsAreOfTheMomentOfTheirRecord) {
@@ -302,6 +302,19 @@ TEST_F(Device, CopiesToAndFromPinnedMemoryDoNotWait) {
   EXPECT_TRUE(same_bits(back, pinned.mul(2)));
 }
 
+TEST_F(Device, WhatACopyWritesToPinnedMemoryIsPoisonUntilItIsThere) {
+  const torch::Tensor x = torch::ones({5000}, on_sim());
+  const torch::Tensor back = torch::zeros({5000}, torch::TensorOptions().pinned_memory(true));
+  warm([&] { x.mul(2); });
+  set_delays(kSlow);
+  torch::Tensor y = x;
+  for (int i = 0; i < 10; ++i) y = y.mul(2);
+  back.copy_(y, true);
+  EXPECT_TRUE(std::isnan(back[4999].item<float>())) << "read without having waited";
+  guard_impl().synchronizeStream(default_stream());
+  EXPECT_EQ(back[4999].item<float>(), 1024.0F);
+}
+
 TEST_F(Device, PageableMemoryIsReadBeforeACopyReturns) {
   torch::Tensor host = torch::ones({100});
   torch::Tensor x = torch::empty({100}, on_sim());
@@ -387,8 +400,6 @@ TEST_F(Device, StatisticsComeThroughLibTorch) {
   const auto before = allocator->getDeviceStats(0).allocated_bytes[0].current;
   const torch::Tensor x = torch::empty({1024}, on_sim());
   EXPECT_EQ(allocator->getDeviceStats(0).allocated_bytes[0].current, before + 4096);
-  const auto [free, total] = allocator->getMemoryInfo(0);
-  EXPECT_LT(free, total);
 }
 
 struct KeptForever {

@@ -208,11 +208,8 @@ TEST_F(Races, TheDevicesAreOrderedByCopiesBetweenThem) {
 
 class PinnedRaces : public Races {
  protected:
-  torch::Tensor pinned = [] {
-    install();
-    return torch::zeros({1024}, torch::TensorOptions().pinned_memory(true));
-  }();
-  // Copies made by others than LibTorch's copy_ are not guarded; see Device::pinned frees.
+  torch::Tensor pinned = torch::zeros({1024}, torch::TensorOptions().pinned_memory(true));
+  // As memory from cudaHostAlloc is, which LibTorch knows nothing of.
   static void without_guard() {
     DeviceOptions options;
     options.guards_pinned_frees = false;

@@ -140,6 +140,21 @@ TEST_F(Timeline, ProductsTakeTheTimeOfTheirArithmetic) {
   guard_impl().synchronizeDevice(0);
 }
 
+TEST_F(Timeline, AFirstCallTakesTheTimeOfALaterOne) {
+  const torch::Tensor x = torch::ones({17, 20}, on_sim());
+  const torch::Tensor y = torch::ones({20, 31}, on_sim());
+  start_timeline(kUnit);
+  torch::mm(x, y);
+  torch::native_layer_norm(x, {20}, {}, {}, 1e-5);
+  const std::int64_t first_ns = timeline_end_ns();
+  const std::size_t first_count = timed_operations().size();
+  torch::mm(x, y);
+  torch::native_layer_norm(x, {20}, {}, {}, 1e-5);
+  EXPECT_EQ(timeline_end_ns(), 2 * first_ns);
+  EXPECT_EQ(timed_operations().size(), 2 * first_count);
+  guard_impl().synchronizeDevice(0);
+}
+
 TEST_F(Timeline, TheTraceIsWhatChromeReads) {
   start_timeline(kUnit);
   a.zero_();

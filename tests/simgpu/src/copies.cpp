@@ -119,6 +119,16 @@ void guard_pinned(const at::Tensor& tensor, const c10::Stream& stream) {
   pinned_memory().record(const_cast<void*>(pointer.get()), pointer.get_context(), stream);
 }
 
+// What a copy will write on the host is nobody's to read until the host has waited: poison shows
+// who does. Only where nothing else can still be using the bytes.
+void poison_target(const at::Tensor& target) {
+  if (!runtime().options().poisons || !target.is_contiguous()) return;
+  const ByteRange range = bytes_of(target);
+  const bool is_free = runtime().with_checker(
+      [&](const RaceChecker& checker) { return checker.is_known_to_host(range); });
+  if (is_free) std::memset(reinterpret_cast<void*>(range.begin), 0xFF, range.end - range.begin);
+}
+
 void copy_with_host(const at::Tensor& source, const at::Tensor& target, bool non_blocking) {
   const bool is_to_device = is_on_device(target);
   const at::Tensor& ours = is_to_device ? target : source;
@@ -127,6 +137,7 @@ void copy_with_host(const at::Tensor& source, const at::Tensor& target, bool non
               theirs.device());
   const c10::Stream stream = current_stream(ours.device().index());
   const bool has_pinned = is_pinned(theirs);
+  if (has_pinned && !is_to_device && non_blocking) poison_target(theirs);
   launch(CopyJob(source, target), stream, is_to_device ? "copy to the device" : "copy to the host",
          is_to_device ? TimedKind::kCopyToDevice : TimedKind::kCopyToHost);
   const bool is_staged = is_to_device && !has_pinned;

@@ -68,12 +68,6 @@ c10::CachingDeviceAllocator::DeviceStats DeviceAllocator::getDeviceStats(c10::De
 
 void DeviceAllocator::resetPeakStats(c10::DeviceIndex device) { reset_peak(device); }
 
-std::pair<std::size_t, std::size_t> DeviceAllocator::getMemoryInfo(c10::DeviceIndex device) {
-  const auto total = static_cast<std::size_t>(runtime().options().capacity_bytes);
-  const auto used = static_cast<std::size_t>(memory_counts(device).reserved_bytes);
-  return {total > used ? total - used : 0, total};
-}
-
 void empty_cache() {
   for (c10::DeviceIndex device = 0; device < kDevices; ++device)
     device_memory(device).empty_cache();

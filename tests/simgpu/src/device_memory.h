@@ -98,7 +98,6 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override;
   void resetAccumulatedStats(c10::DeviceIndex device) override {}
   void resetPeakStats(c10::DeviceIndex device) override;
-  std::pair<std::size_t, std::size_t> getMemoryInfo(c10::DeviceIndex device) override;
 };
 
 DeviceMemory& device_memory(c10::DeviceIndex device);

@@ -177,7 +177,11 @@ class Call {
         waited->error = std::current_exception();
       }
     };
-    runtime().launch(stream_, {facts_.name, call_.accesses, cost({}, {}), std::move(run), {}});
+    // In virtual time the operation is the copy of its results, where its size is known; but one
+    // whose results the host waits for takes its time here.
+    OperationCost so_far = cost({}, {});
+    so_far.is_counted = facts_.is_synchronous;
+    runtime().launch(stream_, {facts_.name, call_.accesses, so_far, std::move(run), {}});
     const auto done = std::make_shared<EventState>();
     runtime().record(done, stream_);
     // A GPU would not wait for what merely has not been seen before.
@@ -198,11 +202,10 @@ class Call {
     std::vector<at::Storage> from = outcome->new_storages;
     std::vector<StorageBytes> to = result_bytes();
     resize_operands(*outcome, from, to);
-    if (to.empty() && call_.accesses.empty()) return;
-    OperationCost nothing;
-    nothing.is_counted = false;
+    OperationCost whole = cost(outcome->plan.results, outcome->plan.new_bytes);
+    whole.is_counted = !facts_.is_synchronous;
     auto run = [from = std::move(from), to = std::move(to)] { copy_results(from, to); };
-    runtime().launch(stream_, {facts_.name, call_.accesses, nothing, std::move(run), {}});
+    runtime().launch(stream_, {facts_.name, call_.accesses, whole, std::move(run), {}});
   }
 
   void resize_operands(const CallOutcome& outcome, std::vector<at::Storage>& from,

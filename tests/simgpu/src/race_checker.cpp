@@ -55,6 +55,17 @@ void RaceChecker::wait(int queue, const VectorClock& event) {
   queues_[static_cast<std::size_t>(queue)].join(event);
 }
 
+bool RaceChecker::is_known_to_host(ByteRange range) const {
+  const auto is_known = [this](const Mark& mark) { return mark.tick <= host_.of(mark.actor); };
+  auto cell = cells_.upper_bound(range.begin);
+  if (cell != cells_.begin() && std::prev(cell)->second.end > range.begin) --cell;
+  for (; cell != cells_.end() && cell->first < range.end; ++cell) {
+    if (!is_known(cell->second.write)) return false;
+    if (!std::all_of(cell->second.reads.begin(), cell->second.reads.end(), is_known)) return false;
+  }
+  return true;
+}
+
 void RaceChecker::forget(ByteRange range) {
   split(range.begin);
   split(range.end);

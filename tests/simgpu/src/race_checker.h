@@ -68,6 +68,9 @@ class RaceChecker {
   void wait(int queue, const VectorClock& event);
   void wait_on_host(const VectorClock& event) { host_.join(event); }
 
+  // Whether the host knows all that ever touched the bytes to have happened.
+  bool is_known_to_host(ByteRange range) const;
+
   // The bytes are given back to the system: what touched them is of no interest any more.
   void forget(ByteRange range);
 
