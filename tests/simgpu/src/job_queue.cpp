@@ -31,16 +31,23 @@ void DelaySource::wait() {
 JobQueue::JobQueue(int queue, const Delays& delays)
     : number_(queue), delays_(delays, queue), thread_([this] { work(); }) {}
 
-void JobQueue::push(Job job) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!is_stopped_) {
-      jobs_.push_back(std::move(job));
-      changed_.notify_all();
-      return;
-    }
+std::uint64_t JobQueue::push(Job job) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t number = ++pushed_;
+  if (!is_stopped_) {
+    jobs_.push_back(std::move(job));
+    changed_.notify_all();
+    return number;
   }
+  completed_ = number;
+  lock.unlock();
   job.run();
+  return number;
+}
+
+void JobQueue::wait_for(std::uint64_t number) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return completed_ >= number; });
 }
 
 bool JobQueue::is_idle() {
@@ -89,6 +96,7 @@ void JobQueue::work() {
     job.run = nullptr;
     lock.lock();
     is_busy_ = false;
+    ++completed_;
     changed_.notify_all();
   }
   is_stopped_ = true;

@@ -39,8 +39,9 @@ class JobQueue {
   JobQueue(const JobQueue&) = delete;
   JobQueue& operator=(const JobQueue&) = delete;
 
-  // After stop, runs the job at once.
-  void push(Job job);
+  // After stop, runs the job at once. Returns the job's number.
+  std::uint64_t push(Job job);
+  void wait_for(std::uint64_t number);
   bool is_idle();
   void wait_until_idle();
   void set_delays(const Delays& delays);
@@ -56,6 +57,8 @@ class JobQueue {
   std::condition_variable changed_;
   std::deque<Job> jobs_;  // guarded by mutex_, like the rest
   bool is_busy_ = false;
+  std::uint64_t pushed_ = 0;
+  std::uint64_t completed_ = 0;
   bool is_stopping_ = false;
   bool is_stopped_ = false;
   DelaySource delays_;  // of the worker; exchanged only while idle

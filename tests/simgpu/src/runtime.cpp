@@ -167,9 +167,21 @@ void Runtime::synchronize(const Event& event) {
 }
 
 void Runtime::synchronize(const c10::Stream& stream) {
-  const auto event = std::make_shared<EventState>();
-  record(event, stream);
-  synchronize(event);
+  std::unique_lock lock(mutex_);
+  const int number = queue_of(stream);
+  const VectorClock knows = checker_.record(number);
+  const std::int64_t virtual_ns = clock_.record(number);
+  JobQueue& waited = queue(stream);
+  // Not an event's mark, which is there a moment before the queue is idle: a stream that has been
+  // waited for has to be idle when it is asked.
+  const std::uint64_t job = waited.push({[] {}, false});
+  lock.unlock();
+  waited.wait_for(job);
+  lock.lock();
+  checker_.wait_on_host(knows);
+  clock_.wait_on_host(virtual_ns);
+  lock.unlock();
+  throw_on_error(stream.device_index());
 }
 
 bool Runtime::query(const c10::Stream& stream) {
