@@ -87,12 +87,15 @@ TEST_F(OperatorZoo, Recurrent) { expect_equal(recurrent_cases()); }
 
 TEST_F(OperatorZoo, HasItsNumberOfCases) {
   std::size_t count = 0;
+  std::size_t exceptions = 0;
   for (auto&& cases :
        {layer_cases(), loss_cases(), elementwise_cases(), reduction_cases(), indexing_cases(),
         linear_algebra_cases(), type_cases(), random_cases(), list_cases(), recurrent_cases()}) {
     count += cases.size();
+    for (const ZooCase& one : cases) exceptions += one.why_not_bits.empty() ? 0 : 1;
   }
-  EXPECT_GE(count, 140U);
+  EXPECT_GE(count, 226U);
+  EXPECT_EQ(exceptions, 3U) << "rnn, gru and lstm over several time steps";
 }
 
 }  // namespace

@@ -10,9 +10,8 @@
 namespace plimsoll::simgpu {
 namespace {
 
-// LibTorch computes recurrent cells otherwise on every accelerator: the input's products of all
-// time steps are one product on the CPU only, and biases are added to the gates instead of within
-// the products. Equal in value, not in bits.
+// LibTorch multiplies a recurrent layer's inputs of all time steps at once, on the CPU only: the
+// same sums in another order. Equal in value, not in bits.
 bool is_recurrent(const std::string& model) { return model == "lstm"; }
 constexpr double kRecurrentTolerance = 1e-5;
 
