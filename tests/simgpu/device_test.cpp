@@ -9,6 +9,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "device_fixture.h"
+#include "simgpu/stream_hold.h"
 
 namespace plimsoll::simgpu {
 namespace {
@@ -29,13 +30,14 @@ TEST_F(Device, OperatorsReturnBeforeTheyRun) {
     for (int i = 0; i < 20; ++i) x = x.mul(1.5).add(1);
   };
   warm(work);
-  set_delays(kSlow);
+  StreamHold hold(default_stream());
   const CallCounts before = call_counts();
   work();
   EXPECT_FALSE(guard_impl().queryStream(default_stream()));
   const CallCounts after = call_counts();
   EXPECT_EQ(after.first_seen, before.first_seen);
   EXPECT_EQ(after.asynchronous - before.asynchronous, 40);
+  hold.release();
   guard_impl().synchronizeStream(default_stream());
   EXPECT_TRUE(guard_impl().queryStream(default_stream()));
 }
@@ -66,12 +68,14 @@ TEST_F(Device, EventsAreOfTheMomentOfTheirRecord) {
   warm([&] { x.add_(1); });
   c10::Event event(c10::kPrivateUse1);
   EXPECT_TRUE(event.query());
-  set_delays(kSlow);
+  StreamHold hold(default_stream());
   for (int i = 0; i < 10; ++i) x.add_(1);
   event.record(default_stream());
   EXPECT_FALSE(event.query());
+  hold.release();
   event.synchronize();
   EXPECT_TRUE(event.query());
+  const StreamHold again(default_stream());
   for (int i = 0; i < 10; ++i) x.add_(1);
   EXPECT_TRUE(event.query()) << "what came after the record is of no interest";
 }
@@ -115,8 +119,8 @@ TEST_F(Device, RecordedStreamsDeferReuse) {
   torch::Tensor x = torch::ones({1000}, on_sim());
   torch::Tensor sum = torch::zeros({1000}, on_sim());
   const c10::Stream side = pool_stream();
-  guard_impl().synchronizeDevice(0);
-  set_delays(kSlow);
+  warm([&] { sum.add_(x); });
+  StreamHold hold(side);
   {
     const c10::StreamGuard guard(side);
     for (int i = 0; i < 20; ++i) sum.add_(x);
@@ -128,10 +132,11 @@ TEST_F(Device, RecordedStreamsDeferReuse) {
   EXPECT_EQ(memory_counts(0).deferred_frees, deferred + 1);
   torch::Tensor y = torch::empty({1000}, on_sim());
   EXPECT_NE(y.storage().data_ptr().get(), first);
+  hold.release();
   guard_impl().synchronizeDevice(0);
   const torch::Tensor z = torch::empty({1000}, on_sim());
   EXPECT_EQ(z.storage().data_ptr().get(), first);
-  EXPECT_EQ(sum[0].item<float>(), 20.0F);
+  EXPECT_EQ(sum[0].item<float>(), 21.0F);
 }
 
 TEST_F(Device, CapacityIsHard) {
@@ -268,11 +273,12 @@ TEST_F(Device, TwoDevicesAreApart) {
 TEST_F(Device, CopiesBetweenDevicesDoNotWait) {
   torch::Tensor x = torch::ones({1000}, on_sim(0));
   warm([&] { x.mul(2); });
-  set_delays(kSlow);
+  StreamHold hold(default_stream());
   torch::Tensor y = x;
   for (int i = 0; i < 10; ++i) y = y.mul(2);
   const torch::Tensor there = y.to(sim(1));
   EXPECT_FALSE(guard_impl().queryStream(default_stream(1)));
+  hold.release();
   EXPECT_EQ(there[999].item<float>(), 1024.0F);
 }
 
@@ -292,12 +298,13 @@ TEST_F(Device, CopiesToAndFromPinnedMemoryDoNotWait) {
   const torch::Tensor pinned =
       torch::arange(5000, torch::TensorOptions().dtype(torch::kFloat).pinned_memory(true));
   torch::Tensor x = torch::empty({5000}, on_sim());
-  guard_impl().synchronizeDevice(0);
-  set_delays(kSlow);
+  warm([&] { x.mul(2); });
+  StreamHold hold(default_stream());
   for (int i = 0; i < 10; ++i) x.copy_(pinned, true);
-  EXPECT_FALSE(guard_impl().queryStream(default_stream()));
   const torch::Tensor back = torch::empty({5000}, torch::TensorOptions().pinned_memory(true));
   back.copy_(x.mul(2), true);
+  EXPECT_FALSE(guard_impl().queryStream(default_stream()));
+  hold.release();
   guard_impl().synchronizeStream(default_stream());
   EXPECT_TRUE(same_bits(back, pinned.mul(2)));
 }
@@ -306,11 +313,12 @@ TEST_F(Device, WhatACopyWritesToPinnedMemoryIsPoisonUntilItIsThere) {
   const torch::Tensor x = torch::ones({5000}, on_sim());
   const torch::Tensor back = torch::zeros({5000}, torch::TensorOptions().pinned_memory(true));
   warm([&] { x.mul(2); });
-  set_delays(kSlow);
+  StreamHold hold(default_stream());
   torch::Tensor y = x;
   for (int i = 0; i < 10; ++i) y = y.mul(2);
   back.copy_(y, true);
   EXPECT_TRUE(std::isnan(back[4999].item<float>())) << "read without having waited";
+  hold.release();
   guard_impl().synchronizeStream(default_stream());
   EXPECT_EQ(back[4999].item<float>(), 1024.0F);
 }
@@ -361,11 +369,12 @@ TEST_F(Device, CounterGeneratorsTakeTheirOffsetWhenIssuedAndNeverWait) {
   torch::Tensor x = torch::empty({10}, on_sim());
   warm([&] { x.uniform_(); });
   const std::uint64_t offset = generator.get_offset();
-  set_delays(kSlow);
+  StreamHold hold(default_stream());
   for (int i = 0; i < 10; ++i) x.uniform_();
   EXPECT_EQ(generator.get_offset(), offset + 40);
   EXPECT_EQ(generator.get_state().numel(), 16);
   EXPECT_FALSE(guard_impl().queryStream(default_stream())) << "get_state waited";
+  hold.release();
   const torch::Tensor last = x.clone();
   generator.set_offset(offset + 36);
   EXPECT_TRUE(same_bits(x.uniform_(), last));
