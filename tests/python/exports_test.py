@@ -211,6 +211,11 @@ def test_a_tensor_is_set_to_the_storage_of_an_evicted_one():
 
 
 def test_strict_pointers_raise_where_an_address_would_go_stale():
+    if torch.__version__.startswith("2.11."):  # it cannot lift the ban on an address again
+        with pytest.raises(NotImplementedError, match="strict_pointers"):
+            with plimsoll.session(BUDGET, strict_pointers=True):
+                pass
+        return
     with plimsoll.session(BUDGET, strict_pointers=True) as session:
         with session.step():
             tensor = torch.ones(10) + 1

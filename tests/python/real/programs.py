@@ -143,7 +143,7 @@ def _t5() -> Program:
     model = T5ForConditionalGeneration(T5Config(vocab_size=200, d_model=64, d_kv=16, d_ff=128, num_layers=3, num_heads=4,
                                                 decoder_start_token_id=0))
     ids = text()
-    return trained(model, lambda: model(input_ids=ids, labels=ids[:, :24]).loss)
+    return trained(model, lambda: model(input_ids=ids, labels=ids[:, :24].contiguous()).loss)
 
 
 def _mixtral() -> Program:
