@@ -117,11 +117,8 @@ class PlanCommand final : public Command {
   const Candidate& choose(std::vector<Candidate>& candidates, std::int64_t budget) const {
     const Candidate* best = nullptr;
     for (Candidate& it : candidates) {
-      try {
-        it.report = it.planner.plan(budget);
-      } catch (const InfeasibleBudget&) {
-        continue;
-      }
+      it.report = it.planner.try_plan(budget);
+      if (!it.report) continue;
       if (best == nullptr || it.report->predicted_ns < best->report->predicted_ns) best = &it;
     }
     if (best == nullptr)

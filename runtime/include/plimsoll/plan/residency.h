@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -116,6 +117,8 @@ class Planner {
   // The fastest plan found whose arena fits. Errors: InfeasibleBudget with the minimum and what
   // pins it. Every plan is validated before it is returned.
   PlanReport plan(std::int64_t budget_bytes);
+  // The same; nothing where no plan fits, without a search for the minimum.
+  std::optional<PlanReport> try_plan(std::int64_t budget_bytes);
   // No plan in these orders is faster within the budget: the linear relaxation over gap choices
   // where it closes, else compute time alone.
   double time_lower_bound_ns(std::int64_t budget_bytes);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -53,8 +55,14 @@ class Planner::Impl {
   }
 
   PlanReport plan(std::int64_t budget_bytes) {
+    std::optional<PlanReport> report = try_plan(budget_bytes);
+    if (!report) throw InfeasibleBudget(budget_bytes, minimum(), bounds().pinned_by);
+    return std::move(*report);
+  }
+
+  std::optional<PlanReport> try_plan(std::int64_t budget_bytes) {
     const Pick pick = planner_.fastest(budget_bytes);
-    if (pick.found == nullptr) throw InfeasibleBudget(budget_bytes, minimum(), bounds().pinned_by);
+    if (pick.found == nullptr) return std::nullopt;
     if (options_.policy != Policy::kOptimal) return report(pick, budget_bytes);
     const Exact exact = solve_exactly(budget_bytes, pick.found->fitted->timeline.total_ns);
     PlanReport result = report(planner_.fastest(budget_bytes), budget_bytes);
@@ -141,6 +149,9 @@ Planner& Planner::operator=(Planner&&) noexcept = default;
 const PlanBounds& Planner::bounds() const { return impl_->bounds(); }
 std::int64_t Planner::minimum_budget_bytes() { return impl_->minimum(); }
 PlanReport Planner::plan(std::int64_t budget_bytes) { return impl_->plan(budget_bytes); }
+std::optional<PlanReport> Planner::try_plan(std::int64_t budget_bytes) {
+  return impl_->try_plan(budget_bytes);
+}
 double Planner::time_lower_bound_ns(std::int64_t budget_bytes) {
   return impl_->time_lower_bound(budget_bytes);
 }

@@ -28,6 +28,7 @@ constexpr std::size_t kRungsOfLarge = 28;
 constexpr double kLowOfLarge[] = {1.06, 1.13, 1.27, 1.34};
 // The lowest decide what is feasible at all: more work on their layout.
 constexpr std::size_t kTightRungs = 6;
+constexpr std::size_t kTightTimes = 2;
 constexpr std::int64_t kNodes = 5000;
 constexpr std::int64_t kTightNodes = 50000;
 constexpr std::size_t kThoroughRungs = 14;
@@ -43,6 +44,7 @@ constexpr Policy kQuickRivals[] = {Policy::kSuperNeurons, Policy::kBaselineChen,
 constexpr Policy kDearRivals[] = {Policy::kBaselineCheckmate, Policy::kRecomputeOnly,
                                   Policy::kOffloadOnly};
 constexpr std::size_t kOpsOfDear = 64;
+constexpr std::int64_t kAbovePart = 17;
 constexpr int kRivalTries = 6;
 constexpr int kRivalTriesOfLarge = 1;
 
@@ -119,7 +121,16 @@ int PolicyPlanner::tries() const {
   // The lowest rungs decide most, and what they find is where the others start.
   const std::size_t part = next_rung_ >= first_rung_ + kThoroughRungs ? kBriefPart : 1;
   const int least = is_large() ? kLeastTries : kLeastTriesOfSmall;
-  return std::clamp(static_cast<int>(kOpsOfRung / ops / part), least, kMostTries);
+  const std::size_t times = next_rung_ < first_rung_ + kTightRungs ? kTightTimes : 1;
+  return std::clamp(static_cast<int>(times * kOpsOfRung / ops / part), least, kMostTries);
+}
+
+// An arena is often smaller than its level, so a budget may look a little above itself: always as
+// far, so that its answer depends on nothing that was asked before.
+std::int64_t PolicyPlanner::serves_from(std::int64_t level_bytes) const {
+  if (!is_ours()) return level_bytes;
+  const std::int64_t pinned = problems_.front().pinned_bytes;
+  return level_bytes - std::max<std::int64_t>(0, level_bytes - pinned) / kAbovePart;
 }
 
 // --- plans -----------------------------------------------------------------------------------
@@ -132,9 +143,7 @@ void PolicyPlanner::add(std::size_t order, RungResult result, std::int64_t level
   found.replay = std::move(result.options);
   const bool is_tight = is_ours() && next_rung_ < first_rung_ + kTightRungs;
   found.fit = {level_bytes, is_large() ? 0 : is_tight ? kTightNodes : kNodes};
-  // What a rival found for a level serves budgets from that level on, so that no budget needs to
-  // look above itself.
-  found.least_budget_bytes = is_ours() ? 0 : level_bytes;
+  found.least_budget_bytes = serves_from(level_bytes);
   found.live_bytes = result.replay.draft.peak_bytes;
   found.least_ns = least_ns(problems_[order], result.replay.draft);
   found.offloaded_bytes = result.replay.offloaded_bytes;
@@ -179,12 +188,6 @@ Pick PolicyPlanner::fastest(std::int64_t budget_bytes, double limit_ns) {
     climb(budget_bytes, limit_ns);
     best = pick(found_.fastest(budget_bytes, limit_ns));
   }
-  // A plan of a level above the budget may still fit, where no other does.
-  if (best.found == nullptr && is_ours() &&
-      found_.least_budget(budget_bytes + 1) > budget_bytes) {
-    least_budget(std::numeric_limits<std::int64_t>::max());
-    best = pick(found_.fastest(budget_bytes, limit_ns));
-  }
   for (const auto& rival : rivals_) {
     if (best.found != nullptr) limit_ns = best.found->fitted->timeline.total_ns;
     if (limit_ns <= bounds_.stock_predicted_ns) break;
@@ -200,7 +203,7 @@ std::int64_t PolicyPlanner::least_budget(std::int64_t limit_bytes) {
   make_ladder();
   std::int64_t least = found_.least_budget(limit_bytes);
   for (std::size_t rung = is_ours() ? next_rung_ : 0;
-       rung < ladder_.size() && ladder_[rung] < least; ++rung) {
+       rung < ladder_.size() && serves_from(ladder_[rung]) < least; ++rung) {
     is_ours() ? search_next() : search_below(rung, FoundPlans::kAnyTime);
     least = found_.least_budget(least);
   }
@@ -259,7 +262,7 @@ std::size_t PolicyPlanner::lowest_rung() const {
 void PolicyPlanner::climb(std::int64_t budget_bytes, double limit_ns) {
   make_ladder();
   if (is_ours()) {
-    while (next_rung_ < ladder_.size() && ladder_[next_rung_] <= budget_bytes) search_next();
+    while (next_rung_ < ladder_.size() && serves_from(ladder_[next_rung_]) <= budget_bytes) search_next();
     return;
   }
   for (std::size_t rung = 0; rung < ladder_.size() && ladder_[rung] <= budget_bytes; ++rung)

@@ -61,6 +61,8 @@ class PolicyPlanner {
   void search_next();
   void search_below(std::size_t rung, double limit_ns);
   void add(std::size_t order, RungResult result, std::int64_t level_bytes);
+  // The smallest budget that may use the plans of a level.
+  std::int64_t serves_from(std::int64_t level_bytes) const;
   bool moves() const;
   bool is_ours() const;
   bool is_large() const;
