@@ -47,7 +47,10 @@ std::int64_t budget_of(const std::string& text, const plan::PlanBounds& bounds) 
 class Cells {
  public:
   Cells(const plimsoll::graph::Graph& graph, const plan::DeviceModel& device)
-      : graph_(graph), masks_(plan::pack_bit_masks(graph)), device_(device), bounds_(any().bounds()) {}
+      : graph_(graph),
+        masks_(plan::pack_bit_masks(graph)),
+        device_(device),
+        bounds_(any().bounds()) {}
 
   const plan::PlanBounds& bounds() const { return bounds_; }
 

@@ -262,7 +262,8 @@ std::size_t PolicyPlanner::lowest_rung() const {
 void PolicyPlanner::climb(std::int64_t budget_bytes, double limit_ns) {
   make_ladder();
   if (is_ours()) {
-    while (next_rung_ < ladder_.size() && serves_from(ladder_[next_rung_]) <= budget_bytes) search_next();
+    while (next_rung_ < ladder_.size() && serves_from(ladder_[next_rung_]) <= budget_bytes)
+      search_next();
     return;
   }
   for (std::size_t rung = 0; rung < ladder_.size() && ladder_[rung] <= budget_bytes; ++rung)
@@ -274,8 +275,8 @@ void PolicyPlanner::search_next() {
   for (std::size_t i = 0; i < problems_.size(); ++i) {
     Rung rung(problems_[i], drop_ns_[i], options_.policy, level, tries());
     // On large graphs a mix serves better than what it became at a smaller budget.
-    auto result = rung.search(is_large() ? Decisions() : warm_[i], next_rung_ % kBroadEvery == 0,
-                              mix_[i]);
+    auto result =
+        rung.search(is_large() ? Decisions() : warm_[i], next_rung_ % kBroadEvery == 0, mix_[i]);
     if (!result) continue;
     warm_[i] = result->decisions;
     add(i, std::move(*result), level);
