@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "session_impl.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -26,6 +27,8 @@ using Storages = c10::SmallVector<Arena::Touched, 8>;
 constexpr std::int64_t kSlicesPerBudget = 16;
 // What the chunks of a pointwise operator may take together, and how its hash tells it apart.
 constexpr std::int64_t kChunksPerBudget = 4;
+// Operators below this are not asked whether they can be cut: no budget is that small.
+constexpr std::int64_t kLeastBoundBytes = 64 << 10;
 constexpr std::uint64_t kChunkedHash = 0x6368756e6b;
 
 // Views take what they view first.
@@ -235,9 +238,10 @@ void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
   OperatorFrame frame;
   const Storages storages =
       info.kind == OperatorClass::kFactory ? Storages() : operands(info, *stack);
-  // What can be cut sets no lower bound. Looked at only where it would be the largest so far.
+  // What can be cut sets no lower bound. Looked at only where it might.
   frame.can_be_cut = info.can_chunk && is_in_step_ &&
-                     2 * most_operand_bytes(info, *stack) > arena_->largest_need_bytes() &&
+                     2 * most_operand_bytes(info, *stack) >
+                         std::max(arena_->largest_need_bytes(), kLeastBoundBytes) &&
                      ChunkedCall::of(info, *stack).has_value();
   arena_->begin_operator(hash, info.name, storages, frame);
   const std::int64_t begin_ns = begin_time();
