@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ways in which people write LibTorch programs, each under a budget far below stock's peak.
+#include <algorithm>
 #include <sstream>
 #include <thread>
 
@@ -372,6 +373,37 @@ TEST(SessionPrograms, ASmallerLastBatchAndAnEarlyReturn) {
                 };
               }),
               7);
+}
+
+// A step over a batch of `rows(step)` rows.
+template <typename RowsOf>
+MakeProgram program_of_lengths(RowsOf rows) {
+  return tower_program([rows](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int step) mutable {
+      optimizer->zero_grad();
+      auto loss = model->forward(x.narrow(0, 0, rows(step))).pow(2).mean();
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+  });
+}
+
+TEST(SessionPrograms, BatchesOfEverNewLengths) {
+  expect_same(program_of_lengths([](int step) { return 128 - 8 * step; }), 8);
+}
+
+TEST(SessionPrograms, StepsThatNeverRepeatAreNotPlannedUntilOneDoes) {
+  const std::int64_t peak = run(program_of_lengths([](int) { return 128; }), 2).peak_bytes;
+  SessionOptions options;
+  options.budget_bytes = peak * 45 / 100;
+  const auto planned_after = [&](int steps, auto rows) {
+    return run(program_of_lengths(rows), steps, options).report.planned_bytes;
+  };
+  EXPECT_GT(planned_after(3, [](int step) { return 128 - 4 * step; }), 0);
+  EXPECT_EQ(planned_after(7, [](int step) { return 128 - 4 * step; }), 0);
+  // The seventh comes again.
+  EXPECT_GT(planned_after(8, [](int step) { return 128 - 4 * std::min(step, 6); }), 0);
 }
 
 TEST(SessionPrograms, TwoModelsInTurn) {

@@ -139,11 +139,12 @@ plan::AccessSequence StepRecording::to_sequence() const {
   return std::move(builder).build();
 }
 
-KnownStep::KnownStep(StepRecording recording, std::int64_t plan_budget_bytes)
+KnownStep::KnownStep(StepRecording recording, std::optional<std::int64_t> plan_budget_bytes)
     : recording_(std::move(recording)),
       lifetimes_hash_(recording_.lifetimes_hash()),
       sequence_(recording_.to_sequence()),
-      swaps_(best_swaps(sequence_, plan_budget_bytes)) {
+      is_planned_(plan_budget_bytes.has_value()),
+      swaps_(is_planned_ ? best_swaps(sequence_, *plan_budget_bytes) : plan::SwapPlan()) {
   const std::size_t count = recording_.ops.size();
   std::vector<std::pair<Slot, std::int64_t>> uses;
   for (std::size_t op = 0; op < count; ++op) {
@@ -218,9 +219,15 @@ std::shared_ptr<const KnownStep> StepBook::learn(const StepRecording& recording,
   if (known != steps_.end()) {
     step = *known;
     steps_.erase(known);
-    if (step->lifetimes_hash() != recording.lifetimes_hash()) step = nullptr;
+    new_in_a_row_ = 0;
+    const bool is_same = step->lifetimes_hash() == recording.lifetimes_hash();
+    if (!is_same || !step->is_planned()) step = nullptr;
   }
-  if (step == nullptr) step = std::make_shared<KnownStep>(recording, plan_budget_bytes);
+  if (step == nullptr) {
+    std::optional<std::int64_t> budget;
+    if (++new_in_a_row_ <= kNewStepsPlanned) budget = plan_budget_bytes;
+    step = std::make_shared<KnownStep>(recording, budget);
+  }
   steps_.push_back(step);
   if (steps_.size() > kMostSteps) steps_.erase(steps_.begin());
   return step;

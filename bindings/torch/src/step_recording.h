@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,7 +75,10 @@ struct StepRecording {
 // A step seen whole, with its uses by slot and the moves planned for a budget.
 class KnownStep {
  public:
-  KnownStep(StepRecording recording, std::int64_t plan_budget_bytes);
+  // Without a budget no moves are planned; next uses are known all the same.
+  KnownStep(StepRecording recording, std::optional<std::int64_t> plan_budget_bytes);
+
+  bool is_planned() const { return is_planned_; }
 
   const StepRecording& recording() const { return recording_; }
   std::uint64_t lifetimes_hash() const { return lifetimes_hash_; }
@@ -96,6 +100,7 @@ class KnownStep {
   StepRecording recording_;
   std::uint64_t lifetimes_hash_;
   plan::AccessSequence sequence_;
+  bool is_planned_;
   plan::SwapPlan swaps_;
   std::vector<std::size_t> first_use_;  // slot -> into uses_, one past the end last
   std::vector<std::int64_t> uses_;      // operators, ascending within a slot
@@ -108,19 +113,23 @@ class KnownStep {
 class StepBook {
  public:
   static constexpr std::size_t kMostSteps = 16;
+  // A plan is made when a step has been seen once, since steps mostly repeat. After this many in a
+  // row that were all new (every batch of another length), it waits until the step comes again.
+  static constexpr int kNewStepsPlanned = 4;
 
   // Returns the known step whose first `op` + 1 operators hash to `prefix`, preferring `preferred`;
   // null where there is none.
   std::shared_ptr<const KnownStep> find(std::int64_t op, std::uint64_t prefix,
                                         const std::shared_ptr<const KnownStep>& preferred) const;
-  // Keeps the recording unless it is known with the same lifetimes; plans its moves otherwise.
-  // Returns the step that now stands for it.
+  // Keeps the recording unless it is known with the same lifetimes, and plans its moves. Returns
+  // the step that now stands for it.
   std::shared_ptr<const KnownStep> learn(const StepRecording& recording,
                                          std::int64_t plan_budget_bytes);
   std::size_t size() const { return steps_.size(); }
 
  private:
   std::vector<std::shared_ptr<const KnownStep>> steps_;  // the one used last at the back
+  int new_in_a_row_ = 0;
 };
 
 }  // namespace plimsoll::detail
