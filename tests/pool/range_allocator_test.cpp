@@ -49,6 +49,38 @@ TEST(RangeAllocator, RoundsSizesUpAndTheCapacityDown) {
   EXPECT_EQ(RangeAllocator(63, 64).allocate(1), std::nullopt);
 }
 
+TEST(RangeAllocator, FindsSegmentsByTheBytesInThem) {
+  RangeAllocator ranges(100, 1);
+  const SegmentId a = *ranges.allocate(10);
+  const SegmentId b = *ranges.allocate(20);
+  ranges.deallocate(a);
+  EXPECT_EQ(ranges.offset(ranges.at_offset(0)), 0);
+  EXPECT_EQ(ranges.offset(ranges.at_offset(9)), 0);
+  EXPECT_EQ(ranges.at_offset(10), b);
+  EXPECT_EQ(ranges.at_offset(29), b);
+  EXPECT_EQ(ranges.offset(ranges.at_offset(30)), 30);
+  EXPECT_EQ(ranges.offset(ranges.at_offset(99)), 30);
+}
+
+TEST(RangeAllocator, VisitsFreeSegmentsFromASizeUpwards) {
+  RangeAllocator ranges(1000, 1);
+  std::vector<SegmentId> ids;
+  for (const int bytes : {100, 10, 50, 10, 100, 10, 720}) ids.push_back(*ranges.allocate(bytes));
+  for (const std::size_t i : {0, 2, 4}) ranges.deallocate(ids[i]);
+  const auto offsets = [&](std::int64_t bytes, std::size_t most) {
+    std::vector<std::int64_t> seen;
+    ranges.visit_free(bytes, [&](SegmentId segment) {
+      seen.push_back(ranges.offset(segment));
+      return seen.size() < most;
+    });
+    return seen;
+  };
+  EXPECT_EQ(offsets(1, 9), (std::vector<std::int64_t>{110, 0, 170}));
+  EXPECT_EQ(offsets(51, 9), (std::vector<std::int64_t>{0, 170}));
+  EXPECT_EQ(offsets(51, 1), (std::vector<std::int64_t>{0}));
+  EXPECT_EQ(offsets(101, 9), std::vector<std::int64_t>());
+}
+
 TEST(RangeAllocator, RefusesWhatMakesNoSense) {
   EXPECT_THROW(RangeAllocator(-1, 64), InvalidArgument);
   EXPECT_THROW(RangeAllocator(64, 48), InvalidArgument);

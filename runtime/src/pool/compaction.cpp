@@ -28,17 +28,61 @@ bool is_better(const CompactionPlan& a, const CompactionPlan& b) {
   return a.hole_offset < b.hole_offset;
 }
 
+// Items by rising cost per byte, sorted only as far as somebody looks: of the blocks of a large
+// arena few are ever asked for.
+class DensityOrder {
+ public:
+  explicit DensityOrder(std::span<const CompactionItem> items) : items_(items) {}
+
+  void clear() {
+    order_.clear();
+    sorted_ = 0;
+  }
+  void add(std::int32_t item) { order_.push_back(item); }
+
+  // Visits in order until `visit` returns false.
+  template <typename Visit>
+  void visit(const Visit& visit) {
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      if (i == sorted_) sort_more();
+      if (!visit(order_[i])) return;
+    }
+  }
+
+ private:
+  void sort_more() {
+    constexpr std::size_t kLeast = 64;
+    const std::size_t end = std::min(order_.size(), sorted_ + std::max(kLeast, sorted_));
+    const auto place = [&](std::size_t i) {
+      return order_.begin() + static_cast<std::ptrdiff_t>(i);
+    };
+    const auto is_less = [&](std::int32_t a, std::int32_t b) {
+      const CompactionItem& left = items_[static_cast<std::size_t>(a)];
+      const CompactionItem& right = items_[static_cast<std::size_t>(b)];
+      const double left_cost = left.eviction_cost * static_cast<double>(right.bytes);
+      const double right_cost = right.eviction_cost * static_cast<double>(left.bytes);
+      return left_cost != right_cost ? left_cost < right_cost : a < b;
+    };
+    if (end < order_.size()) std::nth_element(place(sorted_), place(end), order_.end(), is_less);
+    std::sort(place(sorted_), place(end), is_less);
+    sorted_ = end;
+  }
+
+  std::span<const CompactionItem> items_;
+  std::vector<std::int32_t> order_;
+  std::size_t sorted_ = 0;
+};
+
 class Planner {
  public:
   Planner(std::span<const CompactionItem> items, const CompactionRequest& request)
-      : items_(items), request_(request) {
+      : items_(items), request_(request), by_density_(items) {
     const auto count = static_cast<std::int32_t>(items.size());
     offsets_.resize(items.size() + 1);
     for (std::int32_t i = 0; i < count; ++i)
       offsets_[index(i + 1)] = offsets_[index(i)] + item(i).bytes;
     for (std::int32_t i = 0; i < count; ++i)
-      if (is_evictable(i)) by_density_.push_back(i);
-    sort_by_density(by_density_);
+      if (is_evictable(i)) by_density_.add(i);
     find_regions();
   }
 
@@ -72,14 +116,6 @@ class Planner {
     return item(i).kind == Kind::kMovable && item(i).eviction_cost < kInfinity;
   }
 
-  void sort_by_density(std::vector<std::int32_t>& chosen) const {
-    std::sort(chosen.begin(), chosen.end(), [&](std::int32_t a, std::int32_t b) {
-      const double left = item(a).eviction_cost * static_cast<double>(item(b).bytes);
-      const double right = item(b).eviction_cost * static_cast<double>(item(a).bytes);
-      return left != right ? left < right : a < b;
-    });
-  }
-
   void find_regions() {
     const auto count = static_cast<std::int32_t>(items_.size());
     for (std::int32_t begin = 0; begin < count;) {
@@ -100,13 +136,13 @@ class Planner {
   // Victims all over a region may have to be joined by long slides. Where slides cost, looks also
   // at neighbourhoods of the hole's size times kNeighbourhood, half overlapping, as if each were
   // the region; there nothing changes regions, which keeps this near linear.
-  void consider_neighbourhoods(const Region& region, CompactionPlan& best) const {
+  void consider_neighbourhoods(const Region& region, CompactionPlan& best) {
     constexpr std::int64_t kNeighbourhood = 3;
     constexpr std::int64_t kMost = 24;
     if (request_.slide_cost_per_byte <= 0 || best.slid_bytes == 0) return;
     const std::int64_t length =
         std::max(request_.hole_bytes * kNeighbourhood, region.bytes * 2 / kMost);
-    std::vector<std::int32_t> by_density;
+    DensityOrder by_density(items_);
     for (std::int32_t begin = region.begin; begin < region.end;) {
       Region part{begin, begin, offsets_[index(begin)], 0, 0};
       by_density.clear();
@@ -114,10 +150,9 @@ class Planner {
       for (; part.end < region.end && part.bytes < length; ++part.end) {
         part.bytes += item(part.end).bytes;
         if (item(part.end).kind == Kind::kFree) part.free_bytes += item(part.end).bytes;
-        if (is_evictable(part.end)) by_density.push_back(part.end);
+        if (is_evictable(part.end)) by_density.add(part.end);
         if (part.bytes <= length / 2) next = part.end + 1;
       }
-      sort_by_density(by_density);
       if (part.bytes >= request_.hole_bytes)
         consider(best, joined_plan(part, cheapest_victims(part, by_density), Reach::kRegion));
       if (part.end == region.end) return;
@@ -131,7 +166,7 @@ class Planner {
   }
 
   // The cheapest stretch of neighbours whose bytes suffice, all movable ones in it evicted.
-  CompactionPlan window_plan(const Region& region) const {
+  CompactionPlan window_plan(const Region& region) {
     CompactionPlan plan;
     double best_cost = kInfinity;
     std::int32_t best_begin = -1;
@@ -165,12 +200,13 @@ class Planner {
       if (item(i).kind == Kind::kMovable) plan.victims.push_back(i);
     // The window stays as it is; only what is owed elsewhere is added.
     std::int64_t owed = request_.evict_bytes - bytes_of(plan.victims);
-    for (const std::int32_t i : by_density_) {
-      if (owed <= 0) break;
-      if (best_begin <= i && i < best_end) continue;
+    by_density_.visit([&](std::int32_t i) {
+      if (owed <= 0) return false;
+      if (best_begin <= i && i < best_end) return true;
       plan.victims.push_back(i);
       owed -= item(i).bytes;
-    }
+      return true;
+    });
     plan.is_feasible = owed <= 0;
     return plan;
   }
@@ -179,8 +215,7 @@ class Planner {
   // those kept before it, the others are kept. The best candidate costs at most twice the least.
   // Source: Csirik, Frenk, Labbe, Zhang, "Heuristics for the 0-1 min-knapsack problem", Acta
   // Cybernetica 10 (1991).
-  std::vector<std::int32_t> cheapest_victims(const Region& region,
-                                             std::span<const std::int32_t> by_density) const {
+  std::vector<std::int32_t> cheapest_victims(const Region& region, DensityOrder& by_density) const {
     std::vector<std::int32_t> kept;
     std::int64_t free_bytes = region.free_bytes;
     double kept_cost = 0;
@@ -188,8 +223,9 @@ class Planner {
     std::size_t best_kept = 0;
     std::int32_t best_last = -1;
     if (free_bytes >= request_.hole_bytes) return kept;
-    for (const std::int32_t i : by_density) {
-      if (!is_inside(i, region)) continue;
+    by_density.visit([&](std::int32_t i) {
+      if (kept_cost >= best_cost) return false;  // no candidate after this can be better
+      if (!is_inside(i, region)) return true;
       if (free_bytes + item(i).bytes < request_.hole_bytes) {
         kept.push_back(i);
         kept_cost += item(i).eviction_cost;
@@ -199,7 +235,8 @@ class Planner {
         best_kept = kept.size();
         best_last = i;
       }
-    }
+      return true;
+    });
     if (best_last >= 0) {
       kept.resize(best_kept);
       kept.push_back(best_last);
@@ -218,17 +255,18 @@ class Planner {
 
   // Adds the cheapest others, from anywhere, until the victims make up what evictions owe; then
   // leaves out what turns out not to be needed, dearest first.
-  void settle_debt(const Region& region, std::vector<std::int32_t>& victims) const {
+  void settle_debt(const Region& region, std::vector<std::int32_t>& victims) {
     std::int64_t evicted = bytes_of(victims);
     if (evicted < request_.evict_bytes) {
       std::vector<bool> is_victim(items_.size(), false);
       for (const std::int32_t i : victims) is_victim[index(i)] = true;
-      for (const std::int32_t i : by_density_) {
-        if (evicted >= request_.evict_bytes) break;
-        if (is_victim[index(i)]) continue;
+      by_density_.visit([&](std::int32_t i) {
+        if (evicted >= request_.evict_bytes) return false;
+        if (is_victim[index(i)]) return true;
         victims.push_back(i);
         evicted += item(i).bytes;
-      }
+        return true;
+      });
     }
     std::int64_t free_bytes = region.free_bytes;
     for (const std::int32_t i : victims)
@@ -261,8 +299,7 @@ class Planner {
   }
 
   // Makes a plan of evicting `victims` of a region and joining its free bytes.
-  CompactionPlan joined_plan(const Region& region, std::vector<std::int32_t> victims,
-                             Reach reach) const {
+  CompactionPlan joined_plan(const Region& region, std::vector<std::int32_t> victims, Reach reach) {
     CompactionPlan plan;
     settle_debt(region, victims);
     std::vector<bool> leaves(index(region.end - region.begin), false);
@@ -404,7 +441,7 @@ class Planner {
   std::span<const CompactionItem> items_;
   CompactionRequest request_;
   std::vector<std::int64_t> offsets_;
-  std::vector<std::int32_t> by_density_;
+  DensityOrder by_density_;
   std::vector<Region> regions_;
 };
 

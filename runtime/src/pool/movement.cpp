@@ -210,8 +210,8 @@ void TensorPool::State::slide_to(BlockId id, std::int64_t offset) {
   if (offset == old_offset) return;
   device_.copy_blocking(base_ + offset, base_ + old_offset, block.bytes, CopyKind::kDeviceToDevice);
   index_.erase(old_offset);
-  const SegmentId freed = arena_.deallocate(block.segment);
-  block.segment = arena_.allocate_at(free_segment_with(offset, freed), offset, block.range_bytes);
+  arena_.deallocate(block.segment);
+  block.segment = arena_.allocate_at(free_segment_with(offset), offset, block.range_bytes);
   arena_.set_tag(block.segment, id.value());
   show_address(id);
   totals_.slid_bytes += block.bytes;

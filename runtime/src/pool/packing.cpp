@@ -12,56 +12,71 @@
 
 namespace plimsoll::pool {
 
-// Stretches without fixed blocks, by offset. Moving and doomed blocks count as part of the gap.
-template <typename IsFixed>
-std::vector<TensorPool::State::Gap> TensorPool::State::gaps(const IsFixed& is_fixed) const {
-  std::vector<Gap> gaps;
-  bool is_open = false;
-  for (SegmentId segment = arena_.first(); segment.valid(); segment = arena_.next(segment)) {
-    const std::int64_t begin = arena_.offset(segment);
-    const bool is_free = arena_.is_free(segment);
-    if (!is_free && is_fixed(blocks_[static_cast<std::size_t>(arena_.tag(segment))])) {
-      is_open = false;
-      continue;
-    }
-    if (!is_open) gaps.push_back({{begin, begin}, false});
-    is_open = true;
-    gaps.back().range.end = begin + arena_.bytes(segment);
-    if (!is_free && blocks_[static_cast<std::size_t>(arena_.tag(segment))].is_held)
-      gaps.back().has_held = true;
+// Visits the stretches between immovable blocks and the `fixed` ones, by offset. Moving and doomed
+// blocks count as part of a stretch.
+template <typename Visit>
+void TensorPool::State::visit_gaps(std::span<const BlockId> fixed, const Visit& visit) const {
+  const auto range = [&](BlockId id) { return range_of(blocks_[id.index()].segment); };
+  std::int64_t begin = 0;
+  const auto end_at = [&](const Interval& wall) {
+    if (begin < wall.begin) visit(Interval{begin, wall.begin});
+    begin = std::max(begin, wall.end);
+  };
+  auto other = fixed.begin();
+  for (const BlockId id : immovable_) {
+    for (; other != fixed.end() && range(*other).begin < range(id).begin; ++other)
+      end_at(range(*other));
+    end_at(range(id));
   }
-  return gaps;
+  for (; other != fixed.end(); ++other) end_at(range(*other));
+  end_at({arena_.capacity(), arena_.capacity()});
+}
+
+std::vector<BlockId> TensorPool::State::by_offset(std::span<const BlockId> ids) const {
+  const auto offset_of = [&](BlockId id) { return arena_.offset(blocks_[id.index()].segment); };
+  std::vector<BlockId> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end(),
+            [&](BlockId a, BlockId b) { return offset_of(a) < offset_of(b); });
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  return sorted;
 }
 
 // Whether, with the operands pinned where they are, nearly all of the rest is one gap already.
-bool TensorPool::State::is_packed_well() const {
+bool TensorPool::State::is_packed_well(std::span<const BlockId> ids) const {
   std::int64_t total = 0;
   std::int64_t largest = 0;
-  for (const Gap& gap :
-       gaps([](const Block& block) { return is_immovable(block) || block.is_held; })) {
-    total += gap.range.length();
-    largest = std::max(largest, gap.range.length());
-  }
+  visit_gaps(by_offset(ids), [&](const Interval& gap) {
+    total += gap.length();
+    largest = std::max(largest, gap.length());
+  });
   return largest >= total - total / 16;
 }
 
 // Slides an idle block into the smallest hole outside of a window; false where none takes it.
 bool TensorPool::State::slide_out_of(BlockId id, const Interval& window) {
   const std::int64_t bytes = blocks_[id.index()].range_bytes;
-  std::int64_t best_offset = -1;
-  std::int64_t best_bytes = std::numeric_limits<std::int64_t>::max();
-  for (SegmentId segment = arena_.first(); segment.valid(); segment = arena_.next(segment)) {
-    if (!arena_.is_free(segment)) continue;
-    const Interval hole{arena_.offset(segment), arena_.offset(segment) + arena_.bytes(segment)};
-    for (const Interval part :
-         {intersect(hole, {0, window.begin}), intersect(hole, {window.end, arena_.capacity()})}) {
-      if (part.length() < bytes || part.length() >= best_bytes) continue;
-      best_bytes = part.length();
-      best_offset = part.begin;
-    }
+  Interval best{0, std::numeric_limits<std::int64_t>::max()};
+  const auto consider = [&](const Interval& part) {
+    if (part.length() < bytes || part.length() > best.length()) return;
+    if (part.length() < best.length() || part.begin < best.begin) best = part;
+  };
+  const auto consider_outside = [&](const Interval& hole) {
+    consider(intersect(hole, {0, window.begin}));
+    consider(intersect(hole, {window.end, arena_.capacity()}));
+  };
+  // A hole across an edge of the window counts with what lies outside; of all others the smallest.
+  for (const std::int64_t edge : {window.begin, window.end}) {
+    const SegmentId segment = edge < arena_.capacity() ? arena_.at_offset(edge) : SegmentId();
+    if (segment.valid() && arena_.is_free(segment)) consider_outside(range_of(segment));
   }
-  if (best_offset < 0) return false;
-  slide_to(id, best_offset);
+  arena_.visit_free(bytes, [&](SegmentId segment) {
+    const Interval hole = range_of(segment);
+    if (hole.overlaps(window)) return true;
+    consider(hole);
+    return false;
+  });
+  if (best.length() == std::numeric_limits<std::int64_t>::max()) return false;
+  slide_to(id, best.begin);
   return true;
 }
 
@@ -69,9 +84,10 @@ bool TensorPool::State::slide_out_of(BlockId id, const Interval& window) {
 // else below. Operands stay. False where one may not be evicted and fits nowhere else.
 bool TensorPool::State::clear_window(const Interval& window) {
   std::vector<BlockId> idle;
-  for (SegmentId segment = arena_.first(); segment.valid(); segment = arena_.next(segment)) {
-    const Interval range{arena_.offset(segment), arena_.offset(segment) + arena_.bytes(segment)};
-    if (arena_.is_free(segment) || !range.overlaps(window)) continue;
+  if (window.empty()) return true;
+  for (SegmentId segment = arena_.at_offset(window.begin);
+       segment.valid() && arena_.offset(segment) < window.end; segment = arena_.next(segment)) {
+    if (arena_.is_free(segment)) continue;
     const BlockId id(arena_.tag(segment));
     if (!blocks_[id.index()].is_held) idle.push_back(id);
   }
@@ -92,16 +108,13 @@ bool TensorPool::State::clear_window(const Interval& window) {
 }
 
 void TensorPool::State::pack(std::span<const BlockId> ids) {
-  if (is_packed_well()) return;
+  if (is_packed_well(ids)) return;
   Interval gap;
-  for (const Gap& candidate : gaps([](const Block& block) { return is_immovable(block); }))
-    if (candidate.range.length() > gap.length()) gap = candidate.range;
-  std::vector<BlockId> held(ids.begin(), ids.end());
+  visit_gaps({}, [&](const Interval& candidate) {
+    if (candidate.length() > gap.length()) gap = candidate;
+  });
+  std::vector<BlockId> held = by_offset(ids);
   std::erase_if(held, [&](BlockId id) { return is_immovable(at(id)); });
-  const auto offset_of = [&](BlockId id) { return arena_.offset(blocks_[id.index()].segment); };
-  std::sort(held.begin(), held.end(),
-            [&](BlockId a, BlockId b) { return offset_of(a) < offset_of(b); });
-  held.erase(std::unique(held.begin(), held.end()), held.end());
   std::int64_t bytes = 0;
   for (const BlockId id : held) bytes += blocks_[id.index()].range_bytes;
   const Interval window{gap.begin, gap.begin + bytes};
@@ -111,7 +124,8 @@ void TensorPool::State::pack(std::span<const BlockId> ids) {
   std::int64_t end = window.begin;
   for (const bool is_inside : {true, false}) {
     for (const BlockId id : held) {
-      if (window.contains(offset_of(id)) != is_inside) continue;
+      const std::int64_t offset = arena_.offset(blocks_[id.index()].segment);
+      if (window.contains(offset) != is_inside) continue;
       slide_to(id, end);
       end += blocks_[id.index()].range_bytes;
     }
@@ -122,21 +136,19 @@ void TensorPool::State::pack(std::span<const BlockId> ids) {
 // out of the way; empty where that cannot be done.
 std::optional<SegmentId> TensorPool::State::range_at_edge(std::int64_t bytes) {
   if (bytes > usable_bytes()) make_hole(bytes);
-  Interval gap{0, std::numeric_limits<std::int64_t>::max()};
-  bool is_found = false;
-  for (const Gap& candidate : gaps([](const Block& block) { return is_immovable(block); })) {
-    if (candidate.range.length() < bytes || candidate.range.length() >= gap.length()) continue;
-    gap = candidate.range;
-    is_found = true;
-  }
-  if (!is_found) return std::nullopt;
-  const Interval window{gap.begin, gap.begin + bytes};
+  std::optional<Interval> gap;
+  visit_gaps({}, [&](const Interval& candidate) {
+    if (candidate.length() < bytes) return;
+    if (!gap || candidate.length() < gap->length()) gap = candidate;
+  });
+  if (!gap) return std::nullopt;
+  const Interval window{gap->begin, gap->begin + bytes};
   try {
     if (!clear_window(window)) return std::nullopt;
   } catch (const HostOutOfMemory&) {
     return std::nullopt;  // what cannot leave stays; a hole elsewhere may do
   }
-  const SegmentId segment = free_segment_with(window.begin, SegmentId());
+  const SegmentId segment = free_segment_with(window.begin);
   return arena_.allocate_at(segment, window.begin, bytes);
 }
 

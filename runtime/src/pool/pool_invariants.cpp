@@ -71,6 +71,7 @@ void TensorPool::State::check_invariants() const {
   std::int64_t used = 0;
   std::int64_t requested = 0;
   std::int64_t immovable = 0;
+  std::size_t immovable_blocks = 0;
   std::int64_t alive = 0;
   std::int64_t addresses = 0;
   std::int64_t moving = 0;
@@ -83,12 +84,23 @@ void TensorPool::State::check_invariants() const {
     if (!block.segment.valid()) continue;
     used += block.range_bytes;
     requested += block.bytes;
-    if (is_immovable(block)) immovable += block.range_bytes;
+    if (is_immovable(block)) {
+      immovable += block.range_bytes;
+      ++immovable_blocks;
+    }
     if (!block.is_doomed && block.residence != Residence::kMovingIn) ++addresses;
   }
   PLIMSOLL_CHECK(used == arena_.used_bytes(), "arena ranges without a block");
   PLIMSOLL_CHECK(requested == requested_bytes_, "requested bytes are miscounted");
   PLIMSOLL_CHECK(immovable == immovable_bytes_, "pinned bytes are miscounted");
+  PLIMSOLL_CHECK(immovable_blocks == immovable_.size(), "the list of pinned blocks has strangers");
+  std::int64_t end = 0;
+  for (const BlockId id : immovable_) {
+    const Block& block = blocks_[id.index()];
+    PLIMSOLL_CHECK(is_immovable(block) && arena_.offset(block.segment) >= end,
+                   "the list of pinned blocks is out of order");
+    end = range_of(block.segment).end;
+  }
   PLIMSOLL_CHECK(alive == totals_.blocks, "blocks are miscounted");
   PLIMSOLL_CHECK(addresses == index_.count(), "the address index has strangers");
   PLIMSOLL_CHECK(moving == static_cast<std::int64_t>(moving_.size()),

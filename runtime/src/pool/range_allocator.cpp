@@ -21,32 +21,37 @@ RangeAllocator::RangeAllocator(std::int64_t capacity, std::int64_t alignment)
   if (capacity_ == 0) return;
   first_ = take_slot();
   at(first_).bytes = capacity_;
-  insert_free(first_);
+  insert(Tree::kByOffset, first_);
+  make_free(first_);
 }
 
-bool RangeAllocator::before(SegmentId a, SegmentId b) const noexcept {
+bool RangeAllocator::before(Tree tree, SegmentId a, SegmentId b) const noexcept {
   const Segment& left = at(a);
   const Segment& right = at(b);
-  if (left.bytes != right.bytes) return left.bytes < right.bytes;
+  if (tree == Tree::kFreeBySize && left.bytes != right.bytes) return left.bytes < right.bytes;
   return left.offset < right.offset;
 }
 
 SegmentId RangeAllocator::take_slot() {
   SegmentId slot = unused_;
   if (slot.valid()) {
-    unused_ = at(slot).right;
+    unused_ = at(slot).next;
     at(slot) = Segment{};
   } else {
     slot = SegmentId(segments_.size());
     segments_.emplace_back();
   }
+  random_ ^= random_ << 13;
+  random_ ^= random_ >> 17;
+  random_ ^= random_ << 5;
+  at(slot).priority = random_;
   ++segment_count_;
   return slot;
 }
 
 void RangeAllocator::give_slot(SegmentId segment) noexcept {
   at(segment) = Segment{};
-  at(segment).right = unused_;
+  at(segment).next = unused_;
   unused_ = segment;
   --segment_count_;
 }
@@ -60,9 +65,11 @@ void RangeAllocator::link_after(SegmentId position, SegmentId segment) noexcept 
   else
     first_ = segment;
   if (next.valid()) at(next).previous = segment;
+  insert(Tree::kByOffset, segment);
 }
 
 void RangeAllocator::unlink(SegmentId segment) noexcept {
+  erase(Tree::kByOffset, segment);
   const Segment& node = at(segment);
   if (node.previous.valid())
     at(node.previous).next = node.next;
@@ -73,29 +80,25 @@ void RangeAllocator::unlink(SegmentId segment) noexcept {
 
 // Goes down to the place where the new node's priority wins, then splits what is below it by the
 // new key into the node's two sides.
-void RangeAllocator::insert_free(SegmentId segment) noexcept {
-  random_ ^= random_ << 13;
-  random_ ^= random_ >> 17;
-  random_ ^= random_ << 5;
-  Segment& node = at(segment);
-  node.is_free = true;
-  node.tag = -1;
-  node.priority = random_;
-  SegmentId* link = &root_;
-  while (link->valid() && at(*link).priority >= node.priority)
-    link = before(*link, segment) ? &at(*link).right : &at(*link).left;
+void RangeAllocator::insert(Tree tree, SegmentId segment) noexcept {
+  const std::uint32_t priority = at(segment).priority;
+  SegmentId* link = &roots_[index(tree)];
+  while (link->valid() && at(*link).priority >= priority) {
+    Links& node = links(tree, *link);
+    link = before(tree, *link, segment) ? &node.right : &node.left;
+  }
   SegmentId below = *link;
   *link = segment;
-  SegmentId* less = &node.left;
-  SegmentId* more = &node.right;
+  SegmentId* less = &links(tree, segment).left;
+  SegmentId* more = &links(tree, segment).right;
   while (below.valid()) {
-    if (before(below, segment)) {
+    if (before(tree, below, segment)) {
       *less = below;
-      less = &at(below).right;
+      less = &links(tree, below).right;
       below = *less;
     } else {
       *more = below;
-      more = &at(below).left;
+      more = &links(tree, below).left;
       below = *more;
     }
   }
@@ -104,38 +107,63 @@ void RangeAllocator::insert_free(SegmentId segment) noexcept {
 }
 
 // Finds the node by its key, then joins its two sides in its place.
-void RangeAllocator::erase_free(SegmentId segment) noexcept {
-  SegmentId* link = &root_;
-  while (*link != segment) link = before(*link, segment) ? &at(*link).right : &at(*link).left;
-  SegmentId left = at(segment).left;
-  SegmentId right = at(segment).right;
+void RangeAllocator::erase(Tree tree, SegmentId segment) noexcept {
+  SegmentId* link = &roots_[index(tree)];
+  while (*link != segment) {
+    Links& node = links(tree, *link);
+    link = before(tree, *link, segment) ? &node.right : &node.left;
+  }
+  auto [left, right] = links(tree, segment);
   while (left.valid() && right.valid()) {
     if (at(left).priority >= at(right).priority) {
       *link = left;
-      link = &at(left).right;
+      link = &links(tree, left).right;
       left = *link;
     } else {
       *link = right;
-      link = &at(right).left;
+      link = &links(tree, right).left;
       right = *link;
     }
   }
   *link = left.valid() ? left : right;
-  at(segment).left = SegmentId();
-  at(segment).right = SegmentId();
+  links(tree, segment) = Links{};
+}
+
+void RangeAllocator::make_free(SegmentId segment) noexcept {
+  at(segment).is_free = true;
+  at(segment).tag = -1;
+  insert(Tree::kFreeBySize, segment);
+}
+
+void RangeAllocator::make_used(SegmentId segment) noexcept {
+  erase(Tree::kFreeBySize, segment);
   at(segment).is_free = false;
+}
+
+// A free segment goes up in its neighbour.
+void RangeAllocator::remove(SegmentId segment) noexcept {
+  make_used(segment);
+  unlink(segment);
+  give_slot(segment);
+}
+
+SegmentId RangeAllocator::at_offset(std::int64_t offset) const noexcept {
+  SegmentId found;
+  for (SegmentId node = root(Tree::kByOffset); node.valid();) {
+    const bool is_left = at(node).offset <= offset;
+    if (is_left) found = node;
+    node = is_left ? links(Tree::kByOffset, node).right : links(Tree::kByOffset, node).left;
+  }
+  return found;
 }
 
 std::optional<SegmentId> RangeAllocator::allocate(std::int64_t bytes) {
   const std::int64_t rounded = align_up(bytes, alignment_);
   SegmentId best;
-  for (SegmentId node = root_; node.valid();) {
-    if (at(node).bytes >= rounded) {
-      best = node;
-      node = at(node).left;
-    } else {
-      node = at(node).right;
-    }
+  for (SegmentId node = root(Tree::kFreeBySize); node.valid();) {
+    const bool fits = at(node).bytes >= rounded;
+    if (fits) best = node;
+    node = fits ? links(Tree::kFreeBySize, node).left : links(Tree::kFreeBySize, node).right;
   }
   if (!best.valid()) return std::nullopt;
   return allocate_at(best, at(best).offset, rounded);
@@ -150,10 +178,12 @@ SegmentId RangeAllocator::allocate_at(SegmentId free_segment, std::int64_t offse
   const bool has_head = offset > begin;
   const bool has_tail = offset + bytes < end;
   // Slots first: they may throw, and nothing has changed yet.
-  if (has_head && has_tail) segments_.reserve(segments_.size() + 2);
+  if (has_head && has_tail && segments_.capacity() < segments_.size() + 2)
+    segments_.reserve(2 * segments_.size() + 2);
   const SegmentId head = has_head ? take_slot() : SegmentId();
   const SegmentId tail = has_tail ? take_slot() : SegmentId();
-  erase_free(free_segment);
+  make_used(free_segment);
+  // Its place among the others stays the same, so the tree by offset need not know.
   Segment& segment = at(free_segment);
   segment.offset = offset;
   segment.bytes = bytes;
@@ -162,13 +192,13 @@ SegmentId RangeAllocator::allocate_at(SegmentId free_segment, std::int64_t offse
     at(head).offset = begin;
     at(head).bytes = offset - begin;
     link_after(segment.previous, head);
-    insert_free(head);
+    make_free(head);
   }
   if (has_tail) {
     at(tail).offset = offset + bytes;
     at(tail).bytes = end - offset - bytes;
     link_after(free_segment, tail);
-    insert_free(tail);
+    make_free(tail);
   }
   used_bytes_ += bytes;
   return free_segment;
@@ -179,41 +209,37 @@ SegmentId RangeAllocator::deallocate(SegmentId segment) noexcept {
   const SegmentId previous = at(segment).previous;
   const SegmentId next = at(segment).next;
   if (previous.valid() && at(previous).is_free) {
-    erase_free(previous);
-    at(segment).offset = at(previous).offset;
-    at(segment).bytes += at(previous).bytes;
-    unlink(previous);
-    give_slot(previous);
+    const std::int64_t bytes = at(previous).bytes;
+    remove(previous);
+    at(segment).offset -= bytes;
+    at(segment).bytes += bytes;
   }
   if (next.valid() && at(next).is_free) {
-    erase_free(next);
     at(segment).bytes += at(next).bytes;
-    unlink(next);
-    give_slot(next);
+    remove(next);
   }
-  insert_free(segment);
+  make_free(segment);
   return segment;
 }
 
 std::int64_t RangeAllocator::largest_free_bytes() const noexcept {
-  SegmentId node = root_;
+  SegmentId node = root(Tree::kFreeBySize);
   if (!node.valid()) return 0;
-  while (at(node).right.valid()) node = at(node).right;
+  while (links(Tree::kFreeBySize, node).right.valid()) node = links(Tree::kFreeBySize, node).right;
   return at(node).bytes;
 }
 
-std::int64_t RangeAllocator::check_tree(SegmentId node) const {
+std::int64_t RangeAllocator::check_tree(Tree tree, SegmentId node) const {
   if (!node.valid()) return 0;
-  const Segment& segment = at(node);
-  PLIMSOLL_CHECK(segment.is_free, "a used segment stands in the tree of free ones");
-  for (const SegmentId child : {segment.left, segment.right})
+  PLIMSOLL_CHECK(tree == Tree::kByOffset || at(node).is_free,
+                 "a used segment stands in the tree of free ones");
+  const auto [left, right] = links(tree, node);
+  for (const SegmentId child : {left, right})
     if (child.valid())
-      PLIMSOLL_CHECK(at(child).priority <= segment.priority, "the treap's heap order is broken");
-  if (segment.left.valid())
-    PLIMSOLL_CHECK(before(segment.left, node), "the treap's key order is broken");
-  if (segment.right.valid())
-    PLIMSOLL_CHECK(before(node, segment.right), "the treap's key order is broken");
-  return 1 + check_tree(segment.left) + check_tree(segment.right);
+      PLIMSOLL_CHECK(at(child).priority <= at(node).priority, "the treap's heap order is broken");
+  if (left.valid()) PLIMSOLL_CHECK(before(tree, left, node), "the treap's key order is broken");
+  if (right.valid()) PLIMSOLL_CHECK(before(tree, node, right), "the treap's key order is broken");
+  return 1 + check_tree(tree, left) + check_tree(tree, right);
 }
 
 void RangeAllocator::check_invariants() const {
@@ -239,7 +265,10 @@ void RangeAllocator::check_invariants() const {
   PLIMSOLL_CHECK(end == capacity_, "segments do not cover the capacity");
   PLIMSOLL_CHECK(used == used_bytes_, "used bytes are miscounted");
   PLIMSOLL_CHECK(count == segment_count_, "segments are miscounted");
-  PLIMSOLL_CHECK(check_tree(root_) == free_count, "a free segment is missing in the tree");
+  PLIMSOLL_CHECK(check_tree(Tree::kFreeBySize, root(Tree::kFreeBySize)) == free_count,
+                 "a free segment is missing in the tree");
+  PLIMSOLL_CHECK(check_tree(Tree::kByOffset, root(Tree::kByOffset)) == count,
+                 "a segment is missing in the tree by offset");
 }
 
 }  // namespace plimsoll::pool

@@ -146,15 +146,9 @@ void TensorPool::State::execute(const CompactionPlan& plan, const Layout& layout
     if (settle(block_of(slide.item))) slide_to(block_of(slide.item), slide.offset);
 }
 
-SegmentId TensorPool::State::free_segment_with(std::int64_t offset, SegmentId guess) const {
-  const auto holds = [&](SegmentId segment) {
-    return arena_.is_free(segment) && arena_.offset(segment) <= offset &&
-           offset < arena_.offset(segment) + arena_.bytes(segment);
-  };
-  if (guess.valid() && holds(guess)) return guess;
-  SegmentId segment = arena_.first();
-  while (segment.valid() && !holds(segment)) segment = arena_.next(segment);
-  PLIMSOLL_CHECK(segment.valid(), "a slide's target is not free");
+SegmentId TensorPool::State::free_segment_with(std::int64_t offset) const {
+  const SegmentId segment = arena_.at_offset(offset);
+  PLIMSOLL_CHECK(arena_.is_free(segment), "a slide's target is not free");
   return segment;
 }
 

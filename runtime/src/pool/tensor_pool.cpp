@@ -26,8 +26,11 @@ TensorPool::State::State(device::Device& device, HostTier& host, EvictionPolicy&
 
 TensorPool::State::~State() {
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    if (!blocks_[i].is_alive) continue;
-    blocks_[i].owner = nullptr;
+    Block& block = blocks_[i];
+    if (!block.is_alive) continue;
+    // Owners need not live any more.
+    if (!is_immovable(block) && block.residence == Residence::kResident) add_immovable(BlockId(i));
+    block.owner = nullptr;
     deallocate(BlockId(i));
   }
   synchronize();
@@ -43,6 +46,7 @@ BlockId TensorPool::State::take_slot() {
     unused_.reserve(blocks_.capacity());  // so that giving slots back cannot fail
     moving_.reserve(blocks_.capacity());
     index_.reserve(blocks_.capacity());  // every block may come to stand in it
+    immovable_.reserve(blocks_.capacity());
     unused_.push_back(BlockId(blocks_.size() - 1));
   }
   const BlockId id = unused_.back();
@@ -73,6 +77,23 @@ void* TensorPool::State::address(const Block& block) const noexcept {
   if (block.residence != Residence::kResident && block.residence != Residence::kMovingOut)
     return nullptr;
   return base_ + arena_.offset(block.segment);
+}
+
+std::vector<BlockId>::iterator TensorPool::State::immovable_place(BlockId id) noexcept {
+  const auto offset = [&](BlockId block) { return arena_.offset(blocks_[block.index()].segment); };
+  return std::lower_bound(immovable_.begin(), immovable_.end(), offset(id),
+                          [&](BlockId block, std::int64_t value) { return offset(block) < value; });
+}
+
+// Its offset cannot change until it is removed again.
+void TensorPool::State::add_immovable(BlockId id) noexcept {
+  immovable_bytes_ += blocks_[id.index()].range_bytes;
+  immovable_.insert(immovable_place(id), id);
+}
+
+void TensorPool::State::remove_immovable(BlockId id) noexcept {
+  immovable_bytes_ -= blocks_[id.index()].range_bytes;
+  immovable_.erase(immovable_place(id));
 }
 
 void TensorPool::State::give_range(BlockId id, SegmentId segment) noexcept {
@@ -131,7 +152,7 @@ BlockId TensorPool::State::allocate_with(std::int64_t bytes, const TakeRange& ta
     give_slot(id);
     throw;
   }
-  immovable_bytes_ += range_bytes;
+  add_immovable(id);
   ++totals_.allocations;
   ++totals_.blocks;
   return id;
@@ -150,13 +171,9 @@ BlockId TensorPool::State::allocate_at(void* address, std::int64_t bytes) {
   const Interval wanted{offset, offset + align_up(bytes, arena_.alignment())};
   return allocate_with(bytes, [&](std::int64_t range_bytes) -> std::optional<SegmentId> {
     if (range_bytes > usable_bytes()) return std::nullopt;
-    for (SegmentId segment = arena_.first(); segment.valid(); segment = arena_.next(segment)) {
-      const Interval range{arena_.offset(segment), arena_.offset(segment) + arena_.bytes(segment)};
-      if (wanted.begin >= range.end) continue;
-      if (!arena_.is_free(segment) || !range.contains(wanted)) return std::nullopt;
-      return arena_.allocate_at(segment, wanted.begin, range_bytes);
-    }
-    return std::nullopt;
+    const SegmentId segment = arena_.at_offset(wanted.begin);
+    if (!arena_.is_free(segment) || !range_of(segment).contains(wanted)) return std::nullopt;
+    return arena_.allocate_at(segment, wanted.begin, range_bytes);
   });
 }
 
@@ -165,7 +182,7 @@ void TensorPool::State::deallocate(BlockId id) noexcept {
   Block& block = blocks_[id.index()];
   if (!block.is_alive || block.is_doomed) return;
   --totals_.blocks;
-  if (is_immovable(block)) immovable_bytes_ -= block.range_bytes;
+  if (is_immovable(block)) remove_immovable(id);
   block.pins = 0;
   switch (block.residence) {
     case Residence::kMovingOut:
@@ -202,7 +219,7 @@ void TensorPool::State::bind(BlockId id, BlockOwner* owner) {
     throw InvalidArgument(fmt::format("block {}: binding to no owner", id.value()));
   if (block.owner != nullptr)
     throw InvalidArgument(fmt::format("block {} is bound already", id.value()));
-  if (block.pins == 0) immovable_bytes_ -= block.range_bytes;
+  if (block.pins == 0) remove_immovable(id);
   block.owner = owner;
 }
 
@@ -211,7 +228,7 @@ void TensorPool::State::unbind(BlockId id) {
   if (block.residence != Residence::kResident)
     throw InvalidArgument(fmt::format("block {}: unbinding needs it resident", id.value()));
   if (block.owner == nullptr) return;
-  if (block.pins == 0) immovable_bytes_ += block.range_bytes;
+  if (block.pins == 0) add_immovable(id);
   block.owner = nullptr;
 }
 
@@ -219,7 +236,7 @@ void TensorPool::State::pin(BlockId id) {
   Block& block = at(id);
   if (block.residence != Residence::kResident)
     throw InvalidArgument(fmt::format("block {}: pinning needs it resident", id.value()));
-  if (block.pins == 0 && block.owner != nullptr) immovable_bytes_ += block.range_bytes;
+  if (block.pins == 0 && block.owner != nullptr) add_immovable(id);
   ++block.pins;
 }
 
@@ -227,7 +244,7 @@ void TensorPool::State::unpin(BlockId id) noexcept {
   Block& block = blocks_[id.index()];
   if (!block.is_alive || block.pins == 0) return;
   --block.pins;
-  if (block.pins == 0 && block.owner != nullptr) immovable_bytes_ -= block.range_bytes;
+  if (block.pins == 0 && block.owner != nullptr) remove_immovable(id);
 }
 
 void TensorPool::State::mark_written(BlockId id) {

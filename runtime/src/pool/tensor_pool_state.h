@@ -8,6 +8,7 @@
 //   a block stands in index_    <=> it is resident or moving out (its address is valid), not doomed
 //   a block stands in moving_   <=> it is moving out or moving in
 //   a block stands in a clean list <=> it is resident and has a copy on the host or in a file
+//   a block stands in immovable_ <=> it is resident and pinned or unbound
 //   live = arena_.used_bytes() + foreign <= budget
 #pragma once
 
@@ -96,6 +97,9 @@ class TensorPool::State {
   Block& at(BlockId id);              // InvalidArgument where there is no such block
   const Block& at(BlockId id) const;  // the same
   void* address(const Block& block) const noexcept;
+  Interval range_of(SegmentId segment) const noexcept {
+    return {arena_.offset(segment), arena_.offset(segment) + arena_.bytes(segment)};
+  }
   std::int64_t live_bytes() const noexcept { return arena_.used_bytes() + foreign_bytes_; }
   std::int64_t usable_bytes() const noexcept { return options_.budget_bytes - live_bytes(); }
   PoolStatistics stats() const noexcept;
@@ -128,6 +132,9 @@ class TensorPool::State {
   static bool is_immovable(const Block& block) noexcept {
     return block.residence == Residence::kResident && (block.pins > 0 || block.owner == nullptr);
   }
+  void add_immovable(BlockId id) noexcept;
+  void remove_immovable(BlockId id) noexcept;
+  std::vector<BlockId>::iterator immovable_place(BlockId id) noexcept;
   void give_range(BlockId id, SegmentId segment) noexcept;
   template <typename TakeRange>
   BlockId allocate_with(std::int64_t bytes, const TakeRange& take_range);
@@ -183,7 +190,7 @@ class TensorPool::State {
   Layout describe(bool may_write_below) const;
   CompactionItem describe_block(BlockId id, bool may_write_below) const;
   void execute(const CompactionPlan& plan, const Layout& layout);
-  SegmentId free_segment_with(std::int64_t offset, SegmentId guess) const;
+  SegmentId free_segment_with(std::int64_t offset) const;
   [[noreturn]] void throw_out_of_memory(std::int64_t bytes, const char* what) const;
   bool fast_acquire(std::span<const BlockId> ids, const Room& room);
   void check_fits(std::span<const BlockId> ids, const Room& room) const;
@@ -193,14 +200,11 @@ class TensorPool::State {
   void make_room(const Room& room, std::span<const BlockId> ids);
 
   // Packing (packing.cpp).
-  struct Gap {  // a stretch between immovable blocks
-    Interval range;
-    bool has_held = false;
-  };
-  template <typename IsFixed>
-  std::vector<Gap> gaps(const IsFixed& is_fixed) const;
+  template <typename Visit>
+  void visit_gaps(std::span<const BlockId> fixed, const Visit& visit) const;
+  std::vector<BlockId> by_offset(std::span<const BlockId> ids) const;
   void pack(std::span<const BlockId> ids);
-  bool is_packed_well() const;
+  bool is_packed_well(std::span<const BlockId> ids) const;
   bool clear_window(const Interval& window);
   bool slide_out_of(BlockId id, const Interval& window);
   std::optional<SegmentId> range_at_edge(std::int64_t bytes);
@@ -208,6 +212,7 @@ class TensorPool::State {
   std::int64_t foreign_bytes_ = 0;
   std::int64_t requested_bytes_ = 0;  // of blocks with a range
   std::int64_t immovable_bytes_ = 0;  // ranges of pinned and unbound blocks
+  std::vector<BlockId> immovable_;    // these blocks, by offset; few but for what a user pins
   RangeAllocator arena_;
   std::vector<Block> blocks_;
   std::vector<BlockId> unused_;

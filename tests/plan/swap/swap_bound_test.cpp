@@ -127,5 +127,17 @@ TEST(SwapBound, FallsAsTheBudgetGrowsAndRepeatsExactly) {
   }
 }
 
+TEST(SwapBound, OfAStepTooLargeForTheLinearProgramIsCertainAllTheSame) {
+  const AccessSequence sequence = testing::resnet_step({1, 1, 900, 1}, 16, 32);
+  ASSERT_GT(list_gaps(sequence).size(), 30'000U) << list_gaps(sequence).size();
+  const std::int64_t budget = peak_bytes(sequence) / 10;
+  const SwapPlan plan = plan_swaps(sequence, budget, {.effort = 100});
+  const SwapBound bound = swap_lower_bound(sequence, budget);
+  ASSERT_TRUE(plan.is_feasible && bound.is_feasible);
+  EXPECT_FALSE(bound.is_tight);
+  EXPECT_LE(bound.bytes, plan.moved_bytes());
+  EXPECT_GE(bound.bytes, plan.moved_bytes() * 9 / 10);
+}
+
 }  // namespace
 }  // namespace plimsoll::plan

@@ -39,12 +39,14 @@ struct SwapBound {
   SwapOpId pinned_by;
   std::int64_t bytes = 0;  // out + in per steady step; 0 where infeasible
   // True where `bytes` is the linear program's own value, up to rounding. Otherwise the solver did
-  // not finish and `bytes` is a weaker bound, just as certain.
+  // not finish, or the program has over 30,000 gaps and was not given to it, and `bytes` is a
+  // weaker bound, just as certain.
   bool is_tight = false;
 };
 
 // Cost: one linear program with O(accesses + operators) nonzeros; tens of milliseconds for 10^3
-// accesses, seconds for 10^4. Does not call back, holds no lock.
+// accesses, seconds for 10^4; beyond, 2000 rounds of the volume algorithm, linear in the accesses.
+// Does not call back, holds no lock.
 // Errors: InternalError where HiGHS refuses the model, which it does not.
 // Determinism: repeats exactly (one solver thread, no time limit).
 // Source: the relaxation is that of Albers, Arora, Khanna, "Page replacement for general caching
