@@ -38,30 +38,34 @@ class DensityOrder {
     order_.clear();
     sorted_ = 0;
   }
-  void add(std::int32_t item) { order_.push_back(item); }
+  void add(std::int32_t item) {
+    const CompactionItem& added = items_[static_cast<std::size_t>(item)];
+    order_.push_back({added.eviction_cost / static_cast<double>(added.bytes), item});
+  }
 
   // Visits in order until `visit` returns false.
   template <typename Visit>
   void visit(const Visit& visit) {
     for (std::size_t i = 0; i < order_.size(); ++i) {
       if (i == sorted_) sort_more();
-      if (!visit(order_[i])) return;
+      if (!visit(order_[i].item)) return;
     }
   }
 
  private:
+  struct Entry {
+    double density;
+    std::int32_t item;
+  };
+
   void sort_more() {
     constexpr std::size_t kLeast = 64;
     const std::size_t end = std::min(order_.size(), sorted_ + std::max(kLeast, sorted_));
     const auto place = [&](std::size_t i) {
       return order_.begin() + static_cast<std::ptrdiff_t>(i);
     };
-    const auto is_less = [&](std::int32_t a, std::int32_t b) {
-      const CompactionItem& left = items_[static_cast<std::size_t>(a)];
-      const CompactionItem& right = items_[static_cast<std::size_t>(b)];
-      const double left_cost = left.eviction_cost * static_cast<double>(right.bytes);
-      const double right_cost = right.eviction_cost * static_cast<double>(left.bytes);
-      return left_cost != right_cost ? left_cost < right_cost : a < b;
+    const auto is_less = [](const Entry& a, const Entry& b) {
+      return a.density != b.density ? a.density < b.density : a.item < b.item;
     };
     if (end < order_.size()) std::nth_element(place(sorted_), place(end), order_.end(), is_less);
     std::sort(place(sorted_), place(end), is_less);
@@ -69,7 +73,7 @@ class DensityOrder {
   }
 
   std::span<const CompactionItem> items_;
-  std::vector<std::int32_t> order_;
+  std::vector<Entry> order_;
   std::size_t sorted_ = 0;
 };
 
