@@ -60,8 +60,7 @@ std::int64_t FoundPlans::least_budget(std::int64_t limit_bytes) {
   const auto promise = [&](std::size_t i) { return least_of(found_[i]); };
   for (const std::size_t i : sorted(found_.size(), promise)) {
     if (promise(i) >= limit_bytes) break;
-    limit_bytes =
-        std::min(limit_bytes, std::max(fitted(found_[i]).plan.arena_bytes, promise(i)));
+    limit_bytes = std::min(limit_bytes, std::max(fitted(found_[i]).plan.arena_bytes, promise(i)));
   }
   return limit_bytes;
 }

@@ -19,7 +19,7 @@ constexpr std::array<std::size_t, MixPoint::kAxes> kLengths = {
 }  // namespace
 
 Mix MixPoint::mix() const {
-  return {kShares[at_[0]], kLags[at_[1]],   kTargets[at_[2]],
+  return {kShares[at_[0]],   kLags[at_[1]],   kTargets[at_[2]],
           kSegments[at_[3]], kOrders[at_[4]], kKeeps[at_[5]]};
 }
 
