@@ -130,10 +130,10 @@ std::optional<ListSlices> ListSlices::cut(const ListShape& shape, const torch::j
           results * align_up(static_cast<std::int64_t>(model.toTensor().nbytes()), kArenaAlignment);
   };
   for (std::size_t entry = 0; entry < entries; ++entry) {
-    const std::int64_t before_bytes = slice.bytes() + result_bytes;
+    const std::int64_t operand_bytes = slice.bytes();
     add(entry);
     if (slice.bytes() + result_bytes > limit_bytes && entry > begin) {
-      largest = std::max(largest, before_bytes);
+      largest = std::max(largest, operand_bytes);
       ends.push_back(entry);
       begin = entry;
       slice = EntryBytes();
@@ -141,7 +141,7 @@ std::optional<ListSlices> ListSlices::cut(const ListShape& shape, const torch::j
       add(entry);
     }
   }
-  largest = std::max(largest, slice.bytes() + result_bytes);
+  largest = std::max(largest, slice.bytes());
   if (ends.empty()) return std::nullopt;
   ends.push_back(entries);
   ListSlices slices(shape, stack, first);

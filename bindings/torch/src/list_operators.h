@@ -50,7 +50,8 @@ class ListSlices {
                                        std::int64_t limit_bytes);
 
   std::size_t count() const { return ends_.size(); }
-  // What the largest slice needs, operands and results.
+  // What the largest slice needs at least: its operands. How large results are only the kernel
+  // knows (a norm is one number).
   std::int64_t largest_bytes() const { return largest_bytes_; }
   // The arguments of slice i, with what earlier slices chained.
   torch::jit::Stack arguments(std::size_t i) const;
