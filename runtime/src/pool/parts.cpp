@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
-#include <vector>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -18,15 +17,18 @@ using device::CopyKind;
 
 namespace {
 
-// A whole number of these is what the file tier reads and writes; calls `body` with each that
-// [offset, offset + bytes) meets, and with the stretch of it that is meant.
+// The file tier reads and writes whole chunks. Calls `body` with each that `part` of a span meets,
+// with the stretch of it that is meant, and with a buffer for the chunk.
 template <typename Body>
-void for_each_file_chunk(const Interval& part, std::int64_t chunk_bytes, std::int64_t span_bytes,
+void for_each_file_chunk(const FileTier& file, const FileSpan& span, const Interval& part,
                          const Body& body) {
+  const std::int64_t chunk_bytes = file.options().chunk_bytes;
+  const auto buffer =
+      std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(chunk_bytes));
   for (std::int64_t begin = part.begin / chunk_bytes * chunk_bytes; begin < part.end;
        begin += chunk_bytes) {
-    const Interval chunk{begin, std::min(begin + chunk_bytes, span_bytes)};
-    body(chunk, intersect(chunk, part));
+    const Interval chunk{begin, std::min(begin + chunk_bytes, span.bytes)};
+    body(chunk, intersect(chunk, part), buffer.get());
   }
 }
 
@@ -67,11 +69,10 @@ BlockId TensorPool::State::allocate_below(std::int64_t bytes, BlockOwner* owner)
 // part of it.
 void TensorPool::State::write_zeros(const FileSpan& span) {
   FileTier& file = *host_.file();
-  const std::int64_t chunk_bytes = file.options().chunk_bytes;
-  const std::vector<std::byte> zeros(static_cast<std::size_t>(chunk_bytes));
-  for_each_file_chunk({0, span.bytes}, chunk_bytes, span.bytes,
-                      [&](const Interval& chunk, const Interval&) {
-                        file.write(span, chunk.begin, zeros.data(), chunk.length());
+  for_each_file_chunk(file, span, {0, span.bytes},
+                      [&](const Interval& chunk, const Interval&, std::byte* buffer) {
+                        std::memset(buffer, 0, static_cast<std::size_t>(chunk.length()));
+                        file.write(span, chunk.begin, buffer, chunk.length());
                       });
 }
 
@@ -85,21 +86,15 @@ Block& TensorPool::State::settled(BlockId id, std::int64_t offset, std::int64_t 
   return block;
 }
 
-bool TensorPool::State::is_in_arena(const void* address) const noexcept {
-  const auto place = reinterpret_cast<std::uintptr_t>(address);
-  const auto base = reinterpret_cast<std::uintptr_t>(base_);
-  return place >= base && place - base < static_cast<std::uintptr_t>(options_.budget_bytes);
-}
-
 void TensorPool::State::copy_from_host(void* destination, const void* source, std::int64_t bytes) {
-  if (is_in_arena(destination))
+  if (contains(destination))
     device_.copy_blocking(destination, source, bytes, CopyKind::kHostToDevice);
   else
     std::memcpy(destination, source, static_cast<std::size_t>(bytes));
 }
 
 void TensorPool::State::copy_to_host(void* destination, const void* source, std::int64_t bytes) {
-  if (is_in_arena(source))
+  if (contains(source))
     device_.copy_blocking(destination, source, bytes, CopyKind::kDeviceToHost);
   else
     std::memcpy(destination, source, static_cast<std::size_t>(bytes));
@@ -110,7 +105,7 @@ void TensorPool::State::read_part(BlockId id, std::int64_t offset, void* destina
   const Block& block = settled(id, offset, bytes);
   if (block.residence == Residence::kResident) {
     const CopyKind kind =
-        is_in_arena(destination) ? CopyKind::kDeviceToDevice : CopyKind::kDeviceToHost;
+        contains(destination) ? CopyKind::kDeviceToDevice : CopyKind::kDeviceToHost;
     device_.copy_blocking(destination, base_ + arena_.offset(block.segment) + offset, bytes, kind);
     return;
   }
@@ -118,15 +113,12 @@ void TensorPool::State::read_part(BlockId id, std::int64_t offset, void* destina
     copy_from_host(destination, static_cast<const std::byte*>(block.host.data) + offset, bytes);
   } else {
     FileTier& file = *host_.file();
-    const std::int64_t chunk_bytes = file.options().chunk_bytes;
-    const auto buffer =
-        std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(chunk_bytes));
-    for_each_file_chunk({offset, offset + bytes}, chunk_bytes, block.bytes,
-                        [&](const Interval& chunk, const Interval& wanted) {
-                          file.read(block.file, chunk.begin, buffer.get(), chunk.length());
+    for_each_file_chunk(file, block.file, {offset, offset + bytes},
+                        [&](const Interval& chunk, const Interval& wanted, std::byte* buffer) {
+                          file.read(block.file, chunk.begin, buffer, chunk.length());
                           copy_from_host(
                               static_cast<std::byte*>(destination) + wanted.begin - offset,
-                              buffer.get() + wanted.begin - chunk.begin, wanted.length());
+                              buffer + wanted.begin - chunk.begin, wanted.length());
                         });
   }
   totals_.prefetched_bytes += bytes;
@@ -137,7 +129,7 @@ void TensorPool::State::write_part(BlockId id, std::int64_t offset, const void* 
   const Block& block = settled(id, offset, bytes);
   if (block.residence == Residence::kResident) {
     mark_written(id);
-    const CopyKind kind = is_in_arena(source) ? CopyKind::kDeviceToDevice : CopyKind::kHostToDevice;
+    const CopyKind kind = contains(source) ? CopyKind::kDeviceToDevice : CopyKind::kHostToDevice;
     device_.copy_blocking(base_ + arena_.offset(block.segment) + offset, source, bytes, kind);
     return;
   }
@@ -145,18 +137,15 @@ void TensorPool::State::write_part(BlockId id, std::int64_t offset, const void* 
     copy_to_host(static_cast<std::byte*>(block.host.data) + offset, source, bytes);
   } else {
     FileTier& file = *host_.file();
-    const std::int64_t chunk_bytes = file.options().chunk_bytes;
-    const auto buffer =
-        std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(chunk_bytes));
-    for_each_file_chunk({offset, offset + bytes}, chunk_bytes, block.bytes,
-                        [&](const Interval& chunk, const Interval& wanted) {
+    for_each_file_chunk(file, block.file, {offset, offset + bytes},
+                        [&](const Interval& chunk, const Interval& wanted, std::byte* buffer) {
                           if (wanted.length() < chunk.length())
-                            file.read(block.file, chunk.begin, buffer.get(), chunk.length());
+                            file.read(block.file, chunk.begin, buffer, chunk.length());
                           copy_to_host(
-                              buffer.get() + wanted.begin - chunk.begin,
+                              buffer + wanted.begin - chunk.begin,
                               static_cast<const std::byte*>(source) + wanted.begin - offset,
                               wanted.length());
-                          file.write(block.file, chunk.begin, buffer.get(), chunk.length());
+                          file.write(block.file, chunk.begin, buffer, chunk.length());
                         });
   }
   totals_.offloaded_bytes += bytes;

@@ -277,6 +277,12 @@ void* TensorPool::State::find_hole(std::int64_t bytes) {
 
 // --- Books --------------------------------------------------------------------------------------
 
+bool TensorPool::State::contains(const void* address) const noexcept {
+  const auto place = reinterpret_cast<std::uintptr_t>(address);
+  const auto base = reinterpret_cast<std::uintptr_t>(base_);
+  return place >= base && place - base < static_cast<std::uintptr_t>(options_.budget_bytes);
+}
+
 PoolStatistics TensorPool::State::stats() const noexcept {
   PoolStatistics stats = totals_;
   stats.budget_bytes = options_.budget_bytes;
@@ -348,9 +354,7 @@ BlockId TensorPool::find(const void* address) const noexcept {
   if (!contains(address)) return {};
   return BlockId(state_->index_.find(static_cast<const std::byte*>(address) - state_->base_));
 }
-bool TensorPool::contains(const void* address) const noexcept {
-  return state_->is_in_arena(address);
-}
+bool TensorPool::contains(const void* address) const noexcept { return state_->contains(address); }
 void* TensorPool::address(BlockId block) const { return state_->address(state_->at(block)); }
 std::int64_t TensorPool::size(BlockId block) const { return state_->at(block).bytes; }
 Residence TensorPool::residence(BlockId block) const { return state_->at(block).residence; }

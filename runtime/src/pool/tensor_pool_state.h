@@ -86,7 +86,6 @@ class TensorPool::State {
   BlockId allocate_below(std::int64_t bytes, BlockOwner* owner);
   void read_part(BlockId id, std::int64_t offset, void* destination, std::int64_t bytes);
   void write_part(BlockId id, std::int64_t offset, const void* source, std::int64_t bytes);
-  bool is_in_arena(const void* address) const noexcept;
 
   // Room.
   void acquire(std::span<const BlockId> ids, const Room& room);
@@ -97,6 +96,7 @@ class TensorPool::State {
   Block& at(BlockId id);              // InvalidArgument where there is no such block
   const Block& at(BlockId id) const;  // the same
   void* address(const Block& block) const noexcept;
+  bool contains(const void* address) const noexcept;  // in the arena
   Interval range_of(SegmentId segment) const noexcept {
     return {arena_.offset(segment), arena_.offset(segment) + arena_.bytes(segment)};
   }
