@@ -2,7 +2,6 @@
 #include "fit.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "plimsoll/base/bytes.h"
