@@ -133,6 +133,25 @@ def test_two_sessions_in_turn_go_on_where_the_other_ended():
     assert first_difference(expected, [results, frozen(program.state())]) == ""
 
 
+def test_steps_that_alternate_are_planned_once_for_each_step_they_come_after():
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Linear(128, 128) for _ in range(6)])
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
+    x = torch.randn(64, 128)
+    plans = []
+    with plimsoll.session("700KiB") as session:
+        for _ in range(6):
+            for is_last in (False, False, True):  # gradients accumulate over three steps
+                with session.step():
+                    model(x).square().mean().backward()
+                    if is_last:
+                        optimizer.step()
+                        optimizer.zero_grad()
+            plans.append(session.report().plans_made)
+        assert session.report().offloaded_bytes > 0
+    assert plans[0] == 3 and plans[2:] == [plans[2]] * 4, plans
+
+
 def test_a_session_may_begin_again():
     session = plimsoll.session("1MiB")
     x = torch.ones(1000)

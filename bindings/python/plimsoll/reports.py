@@ -55,7 +55,10 @@ class Report:
     steps: int = 0
     #: Steps that followed a known sequence of operators to their end.
     steps_on_sequence: int = 0
+    #: Counted apart where lifetimes differ.
     known_sequences: int = 0
+    #: Steps whose moves were planned; each costs time once.
+    plans_made: int = 0
     #: In the last step, views not counted.
     operators: int = 0
     #: Set when a request did not fit: what the failing operator needs in all, at least.

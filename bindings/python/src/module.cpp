@@ -72,6 +72,7 @@ py::dict to_dict(const SessionReport& report) {
   fields["steps"] = report.steps;
   fields["steps_on_sequence"] = report.steps_on_sequence;
   fields["known_sequences"] = report.known_sequences;
+  fields["plans_made"] = report.plans_made;
   fields["operators"] = report.operators;
   fields["shortage_bytes"] = report.shortage_bytes;
   fields["shortage_op"] = report.shortage_op;

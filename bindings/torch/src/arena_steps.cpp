@@ -107,6 +107,7 @@ SessionReport Arena::report() const {
   report.steps = tracker_.steps();
   report.steps_on_sequence = tracker_.steps_on_sequence();
   report.known_sequences = static_cast<std::int64_t>(tracker_.known_steps());
+  report.plans_made = tracker_.plans_made();
   return report;
 }
 

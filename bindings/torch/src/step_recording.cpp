@@ -210,23 +210,38 @@ std::shared_ptr<const KnownStep> StepBook::find(
 
 std::shared_ptr<const KnownStep> StepBook::learn(const StepRecording& recording,
                                                  std::int64_t plan_budget_bytes) {
-  const auto same = [&](const std::shared_ptr<const KnownStep>& step) {
-    return step->recording().op_count() == recording.op_count() &&
-           step->recording().prefix.back() == recording.prefix.back();
-  };
-  const auto known = std::find_if(steps_.begin(), steps_.end(), same);
-  std::shared_ptr<const KnownStep> step;
-  if (known != steps_.end()) {
-    step = *known;
-    steps_.erase(known);
-    new_in_a_row_ = 0;
-    const bool is_same = step->lifetimes_hash() == recording.lifetimes_hash();
-    if (!is_same || !step->is_planned()) step = nullptr;
+  const std::uint64_t lifetimes = recording.lifetimes_hash();
+  std::size_t variants = 0;
+  auto oldest = steps_.end(), newest = steps_.end(), same = steps_.end();
+  for (auto step = steps_.begin(); step != steps_.end(); ++step) {
+    if ((*step)->recording().op_count() != recording.op_count()) continue;
+    if ((*step)->recording().prefix.back() != recording.prefix.back()) continue;
+    if (variants++ == 0) oldest = step;
+    newest = step;
+    if ((*step)->lifetimes_hash() == lifetimes) same = step;
   }
-  if (step == nullptr) {
+  new_in_a_row_ = variants == 0 ? new_in_a_row_ + 1 : 0;
+  auto taken = steps_.end();
+  if (same != steps_.end()) {
+    if ((*same)->is_planned()) taken = same;
+  } else if (variants >= kMostVariants &&
+             std::exchange(refused_lifetimes_, lifetimes) != lifetimes) {
+    taken = newest;
+  }
+  std::shared_ptr<const KnownStep> step;
+  if (taken != steps_.end()) {
+    step = *taken;
+    steps_.erase(taken);
+  } else {
+    if (same != steps_.end()) {
+      steps_.erase(same);
+    } else if (variants >= kMostVariants) {
+      steps_.erase(oldest);
+    }
     std::optional<std::int64_t> budget;
-    if (++new_in_a_row_ <= kNewStepsPlanned) budget = plan_budget_bytes;
+    if (new_in_a_row_ <= kNewStepsPlanned) budget = plan_budget_bytes;
     step = std::make_shared<KnownStep>(recording, budget);
+    if (step->is_planned()) ++plans_made_;
   }
   steps_.push_back(step);
   if (steps_.size() > kMostSteps) steps_.erase(steps_.begin());

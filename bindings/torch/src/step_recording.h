@@ -109,10 +109,16 @@ class KnownStep {
   std::vector<std::vector<Slot>> due_;
 };
 
-// The steps seen so far: training, the last smaller batch, evaluation, each by itself.
+// The steps seen so far: training, the last smaller batch, evaluation, each by itself. One sequence
+// may stand there several times, with lifetimes that differ: what a step finds from the step before
+// depends on which step that was.
 class StepBook {
  public:
   static constexpr std::size_t kMostSteps = 16;
+  // Of one sequence. Lifetimes beyond these are planned for when they come twice in a row; until
+  // then such a step goes by the plan made last. (What a garbage collector frees comes at any
+  // time.)
+  static constexpr std::size_t kMostVariants = 4;
   // A plan is made when a step has been seen once, since steps mostly repeat. After this many in a
   // row that were all new (every batch of another length), it waits until the step comes again.
   static constexpr int kNewStepsPlanned = 4;
@@ -121,15 +127,18 @@ class StepBook {
   // null where there is none.
   std::shared_ptr<const KnownStep> find(std::int64_t op, std::uint64_t prefix,
                                         const std::shared_ptr<const KnownStep>& preferred) const;
-  // Keeps the recording unless it is known with the same lifetimes, and plans its moves. Returns
+  // Keeps the recording and plans its moves, unless it is known with the same lifetimes. Returns
   // the step that now stands for it.
   std::shared_ptr<const KnownStep> learn(const StepRecording& recording,
                                          std::int64_t plan_budget_bytes);
   std::size_t size() const { return steps_.size(); }
+  std::int64_t plans_made() const { return plans_made_; }
 
  private:
   std::vector<std::shared_ptr<const KnownStep>> steps_;  // the one used last at the back
   int new_in_a_row_ = 0;
+  std::uint64_t refused_lifetimes_ = 0;  // the last that were not planned for
+  std::int64_t plans_made_ = 0;
 };
 
 }  // namespace plimsoll::detail

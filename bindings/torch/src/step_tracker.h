@@ -80,6 +80,7 @@ class StepTracker {
   // The step that the last finished step was, null where it was not learnt.
   const std::shared_ptr<const KnownStep>& last_known() const { return last_known_; }
   std::size_t known_steps() const { return book_.size(); }
+  std::int64_t plans_made() const { return book_.plans_made(); }
   std::int64_t steps() const { return step_ + 1; }
   std::int64_t steps_on_sequence() const { return steps_on_sequence_; }
 

@@ -111,8 +111,9 @@ struct SessionReport {
   std::int64_t file_bytes = 0;  // what the file tier holds now
   std::int64_t steps = 0;
   std::int64_t steps_on_sequence = 0;  // steps that followed a known sequence to their end
-  std::int64_t known_sequences = 0;
-  std::int64_t operators = 0;  // in the last step, views not counted
+  std::int64_t known_sequences = 0;    // with other lifetimes counted apart
+  std::int64_t plans_made = 0;         // steps whose moves were planned; each costs time once
+  std::int64_t operators = 0;          // in the last step, views not counted
   // Set when a request did not fit: what the failing operator needs in all, at least.
   std::int64_t shortage_bytes = 0;
   std::string shortage_op;
