@@ -278,6 +278,77 @@ TEST(ValidatePlan, FindsAnInPlaceResultThatTheGraphDoesNotAllow) {
   EXPECT_EQ(it.fault(), PlanFault::kLifetime);
 }
 
+// As Handmade, but c moves down over the place of a, before a comes back where c was.
+struct Moved : Handmade {
+  Moved() {
+    plan.instances[5].address = 128;
+    plan.instances.push_back({StorageId(3), 64});
+    Step move;
+    move.kind = StepKind::kMove;
+    move.instance = InstanceId(6);
+    move.taken_over = InstanceId(3);
+    plan.steps.insert(plan.steps.begin() + kMove, move);
+    plan.steps[kD + 1].touched[1] = InstanceId(6);
+    plan.steps[kFreeC + 1].instance = InstanceId(6);
+    add_waits(graph, plan);
+  }
+  static constexpr int kMove = kIn;
+};
+
+TEST(ValidatePlan, AcceptsAMoveAndCountsItsBytesOnce) {
+  const Moved it;
+  const PlanVerdict verdict = validate_plan(it.graph, it.plan, 192);
+  EXPECT_TRUE(verdict.valid()) << verdict.message;
+  EXPECT_EQ(verdict.live_bytes, 192);
+  Moved overlapping;  // by a half of its length
+  overlapping.plan.alignment_bytes = 32;
+  overlapping.plan.instances[6].address = 96;
+  overlapping.plan.instances[5].address = 160;
+  overlapping.plan.arena_bytes = 224;
+  add_waits(overlapping.graph, overlapping.plan);
+  EXPECT_EQ(overlapping.fault(224), PlanFault::kNone);
+}
+
+TEST(ValidatePlan, FindsEveryWayAMoveCanBeWrong) {
+  Moved other;  // into an instance of another storage
+  other.plan.steps[Moved::kMove].taken_over = InstanceId(2);
+  EXPECT_EQ(other.fault(), PlanFault::kForm);
+  Moved none;
+  none.plan.steps[Moved::kMove].taken_over = InstanceId();
+  EXPECT_EQ(none.fault(), PlanFault::kForm);
+  Moved early;  // before c is there
+  std::swap(early.plan.steps[Moved::kMove], early.plan.steps[kB]);
+  for (Step& step : early.plan.steps) step.waits.clear();
+  EXPECT_EQ(early.fault(), PlanFault::kLifetime);
+  Moved old;  // d reads where c was
+  old.plan.steps[kD + 1].touched[1] = InstanceId(3);
+  EXPECT_EQ(old.fault(), PlanFault::kOperand);
+  Moved twice;
+  twice.plan.steps[kFreeC + 1].instance = InstanceId(3);
+  EXPECT_EQ(twice.fault(), PlanFault::kLifetime);
+  Moved over;  // onto b, which is still alive
+  std::swap(over.plan.steps[Moved::kMove], over.plan.steps[kFreeB]);
+  over.plan.instances[6].address = 0;
+  add_waits(over.graph, over.plan);
+  EXPECT_EQ(over.fault(), PlanFault::kOverlap);
+}
+
+// It writes over bytes that a copy reads, and leaves bytes to a copy that writes them.
+TEST(ValidatePlan, FindsEveryMissingWaitAroundAMove) {
+  const Moved right;
+  int removed = 0;
+  for (std::size_t step = 0; step < right.plan.steps.size(); ++step) {
+    for (std::size_t wait = 0; wait < right.plan.steps[step].waits.size(); ++wait) {
+      Moved it;
+      it.plan.steps[step].waits.erase(it.plan.steps[step].waits.begin() +
+                                      static_cast<std::ptrdiff_t>(wait));
+      EXPECT_EQ(it.fault(), PlanFault::kRace) << "step " << step;
+      ++removed;
+    }
+  }
+  EXPECT_GE(removed, 4);
+}
+
 TEST(ValidatePlan, FindsBadForm) {
   Handmade it;
   it.plan.steps[kD].waits = {kFreeA};

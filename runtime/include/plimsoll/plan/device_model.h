@@ -6,7 +6,8 @@
 // The model of an operator that was not measured is a roofline:
 //     max(flops / (flops_per_second x flops_efficiency),
 //         bytes touched / (bytes_per_second x bandwidth_efficiency)) + launch
-// of a copy: latency + bytes / bandwidth of its direction.
+// of a copy: latency + bytes / bandwidth of its direction; of a move within the device: a launch
+// and twice the bytes over the bandwidth of device memory.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +40,9 @@ struct DeviceModel {
 
   bool can_copy() const { return copy_out_bytes_per_second > 0 && copy_in_bytes_per_second > 0; }
   double copy_ns(std::int64_t bytes, Stream direction, Tier tier) const;
+  // Within the device, to an address so far away: where both places overlap, in parts of at most
+  // the distance. Bytes are read and written once, each part is one launch.
+  double move_ns(std::int64_t bytes, std::int64_t distance) const;
 };
 
 // "v100-12g", "a100-80g", "h100", "h200", "rtx4090", "laptop-8g", "host".

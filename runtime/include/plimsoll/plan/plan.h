@@ -8,7 +8,7 @@
 //     copy in                        prefetch a1 |
 //
 // An Instance is a storage's bytes for one stretch of the step: instance 0 of a storage is the
-// storage as first written; every recomputation and every fetch makes another. Liveness, layout and
+// storage as first written; every recomputation, fetch and move makes another. Liveness, layout and
 // races speak of instances only, so offload and recomputation are one transformation.
 #pragma once
 
@@ -23,7 +23,7 @@ namespace plimsoll::plan {
 
 using InstanceId = Id<struct InstanceTag>;
 
-enum class StepKind : std::uint8_t { kRun, kRecompute, kOffload, kPrefetch, kFree };
+enum class StepKind : std::uint8_t { kRun, kRecompute, kOffload, kPrefetch, kMove, kFree };
 enum class Stream : std::uint8_t { kCompute, kCopyOut, kCopyIn };
 constexpr std::size_t kStreams = 3;
 enum class Tier : std::uint8_t { kHost, kFile };
@@ -41,15 +41,16 @@ struct Instance {
 struct Step {
   StepKind kind = StepKind::kRun;
   graph::OpId op;  // of kRun and kRecompute
-  // kOffload: what is copied; kPrefetch: what is written; kFree: what ends. For kRun and kRecompute
-  // see `touched`.
+  // kOffload: what is copied; kPrefetch and kMove: what is written; kFree: what ends. For kRun and
+  // kRecompute see `touched`.
   InstanceId instance;
   // kRun, kRecompute: one instance for each of graph.touched(op), in that order. Invalid where a
   // recomputed operator must not write (state that lives across steps): the operator then runs in
   // the form that leaves it alone.
   std::vector<InstanceId> touched;
-  // kRun, kRecompute: the instance whose bytes the in-place result takes over, or invalid. It ends
-  // here, without a kFree.
+  // kRun, kRecompute: the instance whose bytes the in-place result takes over, or invalid. kMove:
+  // the instance that moves; both places may overlap (then it is copied in parts, from the side it
+  // moves to), and its bytes count once. It ends here, without a kFree.
   InstanceId taken_over;
   Tier tier = Tier::kHost;  // of kOffload and kPrefetch
   std::int64_t workspace_bytes = 0;

@@ -44,7 +44,8 @@ struct PlanVerdict {
   bool valid() const { return fault == PlanFault::kNone; }
 };
 
-// Cost: O(steps x live instances). Never throws for a wrong plan; pure.
+// Cost: O(steps x (log of live instances + ranges freed and not yet used again)). Never throws for
+// a wrong plan; pure.
 PlanVerdict validate_plan(const graph::Graph& graph, const Plan& plan, std::int64_t budget_bytes);
 
 }  // namespace plimsoll::plan

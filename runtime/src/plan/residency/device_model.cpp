@@ -203,6 +203,13 @@ double DeviceModel::copy_ns(std::int64_t bytes, Stream direction, Tier tier) con
          1e9 * size / (out ? copy_out_bytes_per_second : copy_in_bytes_per_second);
 }
 
+double DeviceModel::move_ns(std::int64_t bytes, std::int64_t distance) const {
+  const std::int64_t parts =
+      distance >= bytes || distance <= 0 ? 1 : (bytes + distance - 1) / distance;
+  return launch_ns * static_cast<double>(parts) +
+         1e9 * 2 * static_cast<double>(bytes) / (bytes_per_second * bandwidth_efficiency);
+}
+
 std::vector<std::string> device_model_names() {
   std::vector<std::string> names;
   for (const auto& json : built_in()) names.push_back(json["name"]);

@@ -20,6 +20,8 @@ const char* step_kind_name(StepKind kind) noexcept {
       return "offload";
     case StepKind::kPrefetch:
       return "prefetch";
+    case StepKind::kMove:
+      return "move";
     case StepKind::kFree:
       return "free";
   }

@@ -81,6 +81,7 @@ class LiveBytes {
       for (const InstanceId id : step.touched)
         if (id.valid() && id != step.taken_over) begin(id);
     } else {
+      if (step.taken_over.valid()) end(step.taken_over);
       begin(step.instance);
     }
     return live_;

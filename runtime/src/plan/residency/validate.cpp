@@ -172,6 +172,9 @@ class Replay {
       case StepKind::kPrefetch:
         prefetch(it);
         break;
+      case StepKind::kMove:
+        move(it);
+        break;
       case StepKind::kFree:
         end_life(it.instance);
         break;
@@ -294,23 +297,28 @@ class Replay {
     if (content.was_alive) fail(PlanFault::kLifetime, say(id) + " is born twice");
     content.is_alive = content.was_alive = true;
     const Interval range = range_of(id);
-    claim(range, say(id));
-    alive_.push_back(id);
+    claim(range, id);
+    if (!range.empty()) alive_.emplace(range.begin, id);
     live_bytes_ += range.length();
     peak_bytes_ = std::max(peak_bytes_, range.end);
   }
   // Nobody alive may be there, and whoever was there must have ended.
-  void claim(const Interval& range, const std::string& who) {
-    for (const InstanceId other : alive_)
-      if (range_of(other).overlaps(range))
-        fail(PlanFault::kOverlap, fmt::format("{} lies over {}", who, say(other)));
+  // `id` invalid: a workspace.
+  void claim(const Interval& range, InstanceId id) {
+    const auto who = [&] { return id.valid() ? say(id) : std::string("the workspace"); };
+    // Those alive do not overlap, so of those that begin before it only the last can reach into it.
+    auto other = alive_.upper_bound(range.begin);
+    if (other != alive_.begin()) --other;
+    for (; other != alive_.end() && other->first < range.end; ++other)
+      if (range_of(other->second).overlaps(range))
+        fail(PlanFault::kOverlap, fmt::format("{} lies over {}", who(), say(other->second)));
     for (std::size_t i = 0; i < ghosts_.size();) {
       if (!ghosts_[i].range.overlaps(range)) {
         ++i;
         continue;
       }
       if (at_ >= 0 && !has_ended(ghosts_[i].last))
-        fail(PlanFault::kRace, fmt::format("{} gets bytes still in use on another stream", who));
+        fail(PlanFault::kRace, fmt::format("{} gets bytes still in use on another stream", who()));
       if (range.contains(ghosts_[i].range)) {
         ghosts_[i] = ghosts_.back();
         ghosts_.pop_back();
@@ -329,7 +337,7 @@ class Replay {
     for (std::size_t i = 0; i < kStreams; ++i)
       last[i] = std::max(content.last_write[i], content.last_read[i]);
     ghosts_.push_back({range_of(id), last});
-    std::erase(alive_, id);
+    if (!range_of(id).empty()) alive_.erase(range_of(id).begin);
     live_bytes_ -= range_of(id).length();
   }
 
@@ -338,7 +346,7 @@ class Replay {
     if (begin < 0 || begin % plan_.alignment_bytes != 0)
       fail(PlanFault::kAlignment, fmt::format("the workspace's address is {}", begin));
     const Interval range{begin, begin + aligned(it.workspace_bytes)};
-    claim(range, "the workspace");
+    claim(range, {});
     peak_bytes_ = std::max(peak_bytes_, range.end);
     std::array<std::int64_t, kStreams> last = {-1, -1, -1};
     last[static_cast<std::size_t>(it.stream())] = at_;
@@ -380,6 +388,20 @@ class Replay {
     contents_[it.instance.index()].values = copy->second.values;
   }
 
+  // Where both places overlap, whoever still reads the old one has to end first: it is a ghost
+  // then.
+  void move(const Step& it) {
+    check_id(it.taken_over);
+    if (storage_of(it.taken_over) != storage_of(it.instance))
+      fail(PlanFault::kForm, say(it.taken_over) + " moves into another storage");
+    access(it.taken_over, false);
+    const std::vector<ValueId> values = contents_[it.taken_over.index()].values;
+    end_life(it.taken_over);
+    give_birth(it.instance);
+    access(it.instance, true);
+    contents_[it.instance.index()].values = values;
+  }
+
   // The values of a storage that nothing overwrites.
   std::vector<ValueId> last_values(StorageId s) const {
     std::vector<ValueId> values;
@@ -395,7 +417,9 @@ class Replay {
     for (std::size_t i = 0; i < graph_.op_count(); ++i)
       if (!has_run_[i]) fail(PlanFault::kOrder, fmt::format("op {} never runs", i));
     std::map<StorageId, InstanceId> resident;
-    for (const InstanceId id : alive_) {
+    for (std::size_t i = 0; i < contents_.size(); ++i) {
+      const InstanceId id(i);
+      if (!contents_[i].is_alive) continue;
       if (!graph_.live_at_end(storage_of(id)))
         fail(PlanFault::kLifetime, say(id) + " is never freed");
       if (!resident.emplace(storage_of(id), id).second)
@@ -443,7 +467,7 @@ class Replay {
   std::vector<std::uint8_t> has_run_;
   std::vector<Clock> clocks_;
   Clock last_on_stream_ = {-1, -1, -1};
-  std::vector<InstanceId> alive_;
+  std::map<std::int64_t, InstanceId> alive_;  // of at least one byte, by address
   std::vector<Ghost> ghosts_;
   std::map<StorageId, HostCopy> host_;
   std::array<std::int64_t, 2> tier_bytes_ = {0, 0};

@@ -119,6 +119,11 @@ class WaitMaker {
                   stream, index, after);
       return;
     }
+    if (step.kind == StepKind::kMove) {
+      use_.access(range_of(step.taken_over), false, stream, index, after);
+      use_.access(range_of(step.instance), true, stream, index, after);
+      return;
+    }
     use_.access(range_of(step.instance), step.kind == StepKind::kPrefetch, stream, index, after);
     HostCopy& copy = host_[plan_.instances[step.instance.index()].storage.index()];
     if (step.kind == StepKind::kOffload) {
