@@ -162,6 +162,31 @@ TEST(Planner, AutoIsNoWorseThanAnyPublishedPolicyOnRealNets) {
   }
 }
 
+// Where steps are slow; and it is left out without harm where a larger budget needs it not.
+TEST(Planner, TheLongerSearchIsNoSlowerAndKeepsLargerBudgetsNoSlower) {
+  const Graph graph = make_step_graph(make_layer_net("resnet:stages=1-1-1-1,image=64", 16, 64),
+                                      {.parameters = false});
+  PlannerOptions options;
+  Planner longer(graph, load_device_model("h200"), options);
+  options.thorough = false;
+  Planner quick(graph, load_device_model("h200"), options);
+  const std::int64_t least = longer.minimum_budget_bytes();
+  EXPECT_EQ(quick.minimum_budget_bytes(), least);
+  const std::int64_t most = longer.bounds().stock_peak_bytes;
+  int faster = 0;
+  double last = std::numeric_limits<double>::infinity();
+  for (int i = 0; i <= 24; ++i) {
+    const std::int64_t budget = least + (most - least) * i / 24;
+    const PlanReport report = longer.plan(budget);
+    expect_one_peak(graph, report);
+    EXPECT_LE(report.predicted_ns, quick.plan(budget).predicted_ns);
+    EXPECT_LE(report.predicted_ns, last);
+    last = report.predicted_ns;
+    faster += report.predicted_ns < quick.plan(budget).predicted_ns ? 1 : 0;
+  }
+  EXPECT_GT(faster, 0);
+}
+
 TEST(Planner, NothingMovesWhereNothingIsNeeded) {
   const Graph graph = equal_blocks(16, 1000);
   Planner planner(graph, round_device(), {});

@@ -64,6 +64,8 @@ class PlanCommand final : public Command {
     app.add_flag("--stream-optimizer-state", stream_,
                  "Optimizer state lives on the host, fetched for each update");
     app.add_flag("--byte-masks", byte_masks_, "Never keep two-valued masks as bits");
+    app.add_flag("--quick", quick_,
+                 "Never search longer, not even where the step takes more than 1.2 times as long");
     app.add_flag("--measured", measured_, "The file's costs were measured on this device");
     app.add_option("--out", out_, "Write the plan as JSON")->type_name("PLAN.json");
     app.add_option("--timeline", timeline_, "Write the timeline for Chrome's trace viewer")
@@ -78,6 +80,7 @@ class PlanCommand final : public Command {
     plan::PlannerOptions options;
     options.policy = plan::parse_policy(policy_, "--policy");
     options.use_measured_costs = measured_;
+    options.thorough = !quick_;
     options.stream_optimizer_state = stream_;
     if (!workspace_cap_.empty())
       options.workspace_cap_bytes = parse_size(workspace_cap_, "--workspace-cap");
@@ -237,6 +240,7 @@ class PlanCommand final : public Command {
   bool stream_ = false;
   bool measured_ = false;
   bool byte_masks_ = false;
+  bool quick_ = false;
 };
 
 }  // namespace

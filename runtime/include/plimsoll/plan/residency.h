@@ -11,8 +11,11 @@
 // decisions are tried: the best of the rung below, greedy mixes of offload and recomputation, what
 // published policies choose, the rounded linear program; then flips of the copies that ops wait
 // for, of groups and of single gaps, judged by an estimate of the simulated time. Orders are tried
-// side by side. The answer to a budget is the fastest plan of all rungs whose arena, after layout,
-// fits; rungs that cannot win are not laid out. So a larger budget never costs more.
+// side by side. Blocks get addresses inside their rung's arena; where holes would not let them,
+// some move. Where the step takes more than 1.2 times as long as without a limit, rungs are
+// searched once more and longer, with the addresses in the loop, and for nothing faster than that.
+// The answer to a budget is the fastest plan of all rungs up to it; rungs that cannot win get no
+// addresses. So a larger budget never costs more.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +64,9 @@ struct PlannerOptions {
   std::int64_t workspace_cap_bytes = -1;  // of one op; -1: none
   // Simulated evaluations a rung may take; 0: by the size of the graph.
   int evaluations = 0;
+  // Where the step takes more than 1.2 times as long as without a limit: search longer, up to a few
+  // seconds.
+  bool thorough = true;
 };
 
 struct PlanReport {
@@ -95,8 +101,9 @@ struct PlanBounds {
   // The same with what cannot move across the op in the best of the orders tried: no plan of this
   // planner is smaller.
   std::int64_t order_bound_bytes = 0;
-  // LB1: the same again with what crosses and was not made by the forward pass, so that only a copy
-  // could bring it back there. Not a bound where copies are allowed.
+  // LB1: the same again with what crosses and was not made by the forward pass, or whose sources
+  // are gone by then, so that only a copy could bring it back there. A bound for plans without
+  // copies; with copies the minimum may be smaller, down to LB0.
   std::int64_t resident_bound_bytes = 0;
   CostSource cost_source = CostSource::kModelled;
 };

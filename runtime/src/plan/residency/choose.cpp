@@ -3,8 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "curve.h"
 
 namespace plimsoll::plan {
 
@@ -15,49 +21,6 @@ using graph::ValueId;
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-
-// Range add and range maximum over positions.
-class Curve {
- public:
-  explicit Curve(const std::vector<std::int64_t>& values) {
-    while (leaves_ < values.size()) leaves_ *= 2;
-    max_.assign(2 * leaves_, std::numeric_limits<std::int64_t>::min() / 2);
-    add_.assign(2 * leaves_, 0);
-    std::copy(values.begin(), values.end(), max_.begin() + static_cast<std::ptrdiff_t>(leaves_));
-    for (std::size_t i = leaves_; i-- > 1;) max_[i] = std::max(max_[2 * i], max_[2 * i + 1]);
-  }
-  void add(std::size_t begin, std::size_t end, std::int64_t value) {
-    add(1, 0, leaves_, begin, end, value);
-  }
-  std::int64_t max(std::size_t begin, std::size_t end) const {
-    return max(1, 0, leaves_, begin, end);
-  }
-
- private:
-  void add(std::size_t node, std::size_t low, std::size_t high, std::size_t begin, std::size_t end,
-           std::int64_t value) {
-    if (end <= low || high <= begin) return;
-    if (begin <= low && high <= end) {
-      max_[node] += value;
-      add_[node] += value;
-      return;
-    }
-    const std::size_t middle = (low + high) / 2;
-    add(2 * node, low, middle, begin, end, value);
-    add(2 * node + 1, middle, high, begin, end, value);
-    max_[node] = std::max(max_[2 * node], max_[2 * node + 1]) + add_[node];
-  }
-  std::int64_t max(std::size_t node, std::size_t low, std::size_t high, std::size_t begin,
-                   std::size_t end) const {
-    if (end <= low || high <= begin) return std::numeric_limits<std::int64_t>::min() / 2;
-    if (begin <= low && high <= end) return max_[node];
-    const std::size_t middle = (low + high) / 2;
-    return add_[node] + std::max(max(2 * node, low, middle, begin, end),
-                                 max(2 * node + 1, middle, high, begin, end));
-  }
-  std::size_t leaves_ = 1;
-  std::vector<std::int64_t> max_, add_;
-};
 
 // By gap, whether it is that of a head: a storage that crosses from one segment into the next. Of
 // each storage its widest gap counts: there it would be dropped.
@@ -157,6 +120,7 @@ class LinkTime {
     for (int i = window(at_ns); i != end; i += step) {
       const double taken = std::min(copy_ns, left_ns_[std::size_t(i)]);
       left_ns_[std::size_t(i)] -= taken;
+      if (left_ns_[std::size_t(i)] <= 0) has_left_ &= ~(std::uint64_t{1} << i);
       copy_ns -= taken;
     }
   }
@@ -168,14 +132,25 @@ class LinkTime {
   }
   // One past the last window that the copy needs.
   int end_of(double at_ns, double copy_ns, int step) const {
-    int end = window(at_ns);
-    for (int count = 0; copy_ns > 0; end += step, ++count) {
-      if (count > lag_ || end < 0 || end >= kLinkWindows) return kNoEnd;
+    const int begin = window(at_ns);
+    int end = begin;
+    for (; copy_ns > 0; end += step) {
+      end = with_time_left(end, step);
+      if (end == kNoEnd || std::abs(end - begin) > lag_) return kNoEnd;
       copy_ns -= left_ns_[std::size_t(end)];
     }
     return end;
   }
+  // The first window from `i` on.
+  int with_time_left(int i, int step) const {
+    if (i < 0 || i >= kLinkWindows) return kNoEnd;
+    const std::uint64_t rest = step > 0 ? has_left_ >> i : has_left_ << (kLinkWindows - 1 - i);
+    if (rest == 0) return kNoEnd;
+    return step > 0 ? i + std::countr_zero(rest) : i - std::countl_zero(rest);
+  }
+  static_assert(kLinkWindows == 64, "one bit a window");
   std::array<double, kLinkWindows> left_ns_ = {};
+  std::uint64_t has_left_ = ~std::uint64_t{0};  // by window
   double window_ns_;
   int lag_;
 };
@@ -221,21 +196,31 @@ class Greedy {
     curve_.add(std::size_t(it_.gaps[g].from) + 1, std::size_t(it_.gaps[g].to), -bytes(g));
   }
 
+  // By the pair that `key` gives for a gap, ties by gap; the keys stand side by side while it
+  // sorts.
+  template <typename Key>
+  static void sort_by(std::vector<std::size_t>& order, const Key& key) {
+    std::vector<std::tuple<double, double, std::size_t>> keyed;
+    keyed.reserve(order.size());
+    for (const std::size_t g : order) {
+      const auto [first, second] = key(g);
+      keyed.emplace_back(first, second, g);
+    }
+    std::sort(keyed.begin(), keyed.end());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = std::get<2>(keyed[i]);
+  }
+
   void offload(std::vector<std::size_t>& order) {
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      if (options_.offload_order == OffloadOrder::kEarliest)
-        return it_.gaps[a].from != it_.gaps[b].from ? it_.gaps[a].from < it_.gaps[b].from : a < b;
-      const double left = per_byte(a);
-      const double right = per_byte(b);
-      if (options_.offload_order == OffloadOrder::kDearest && left != right) return left > right;
-      const double longer = length_ns(a) - length_ns(b);
-      return longer != 0 ? longer > 0 : a < b;
+    sort_by(order, [&](std::size_t g) -> std::pair<double, double> {
+      if (options_.offload_order == OffloadOrder::kEarliest) return {it_.gaps[g].from, 0};
+      const bool is_dearest = options_.offload_order == OffloadOrder::kDearest;
+      return {is_dearest ? -per_byte(g) : 0, -length_ns(g)};
     });
     LinkTime out(it_.total_ns, options_.link_share, options_.link_lag);
     LinkTime in(it_.total_ns, options_.link_share, options_.link_lag);
     for (const std::size_t g : order) {
-      const double there = it_.device->copy_ns(bytes(g), Stream::kCopyOut, Tier::kHost);
-      const double back = it_.device->copy_ns(bytes(g), Stream::kCopyIn, Tier::kHost);
+      const double there = it_.copy_out_ns[it_.gaps[g].storage.index()];
+      const double back = it_.copy_in_ns[it_.gaps[g].storage.index()];
       if (length_ns(g) < there + back || !helps(g)) continue;
       if (!out.has(from_ns(g), there, 1) || !in.has(to_ns(g), back, -1)) continue;
       out.take(from_ns(g), there, 1);
@@ -244,11 +229,7 @@ class Greedy {
     }
   }
   void drop(std::vector<std::size_t>& order) {
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-      const double left = per_byte(a);
-      const double right = per_byte(b);
-      return left != right ? left < right : a < b;
-    });
+    sort_by(order, [&](std::size_t g) { return std::pair(per_byte(g), 0.0); });
     for (const std::size_t g : order) {
       if (per_byte(g) == kInfinite) break;
       if (decisions_[g] == Choice::kKeep && helps(g)) apply(g, Choice::kDrop);

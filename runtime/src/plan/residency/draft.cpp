@@ -6,6 +6,8 @@
 
 #include "plimsoll/base/bytes.h"
 
+#include "curve.h"
+
 namespace plimsoll::plan {
 
 using graph::StorageId;
@@ -96,22 +98,28 @@ std::vector<std::int64_t> live_during(const Problem& problem, const Draft& draft
 
 class Hoist {
  public:
-  Hoist(const Problem& problem, Draft& draft, std::int64_t budget_bytes,
-        const std::vector<std::int64_t>& reserve_bytes)
+  Hoist(const Problem& problem, Draft& draft, std::int64_t budget_bytes)
       : problem_(problem),
         draft_(draft),
         budget_bytes_(budget_bytes),
-        during_(live_during(problem, draft)),
-        target_(draft.steps.size()) {
-    if (!reserve_bytes.empty()) reserve(reserve_bytes);
-  }
+        curve_(live_during(problem, draft)),
+        target_(draft.steps.size()) {}
 
   void run() {
     double time = 0;
     time_.reserve(draft_.steps.size());
-    for (const DraftStep& step : draft_.steps) {
+    std::vector<std::int64_t> last_copy(problem_.bytes.size(), -1);
+    copied_before_.assign(draft_.steps.size(), -1);
+    for (std::size_t i = 0; i < draft_.steps.size(); ++i) {
+      const DraftStep& step = draft_.steps[i];
       time_.push_back(time);
-      if (step.op.valid()) time += step.cost_ns;
+      if (step.op.valid()) {
+        time += step.cost_ns;
+      } else {
+        std::int64_t& last = last_copy[storage_of(step).index()];
+        copied_before_[i] = last;
+        last = static_cast<std::int64_t>(i);
+      }
     }
     std::iota(target_.begin(), target_.end(), 0U);
     double next_start = time;
@@ -125,28 +133,22 @@ class Hoist {
   }
 
  private:
-  // What is reserved counts as live.
-  void reserve(const std::vector<std::int64_t>& reserve_bytes) {
-    std::size_t position = 0;
-    for (std::size_t i = 0; i < draft_.steps.size(); ++i) {
-      during_[i] += reserve_bytes[std::min(position, reserve_bytes.size() - 1)];
-      if (draft_.steps[i].kind == StepKind::kRun) ++position;
-    }
-  }
   void place(std::size_t i, double& next_start) {
     const DraftStep& step = draft_.steps[i];
-    const StorageId s = draft_.instances[step.instance.index()];
-    const std::int64_t bytes = problem_.bytes[s.index()];
+    const std::int64_t bytes = problem_.bytes[storage_of(step).index()];
     const double wanted = std::min(time_[i], next_start) - step.cost_ns;
-    std::size_t j = i;
-    while (j > 0 && time_[j] > wanted && during_[j - 1] + bytes <= budget_bytes_) {
-      const DraftStep& before = draft_.steps[j - 1];
-      if (!before.op.valid() && draft_.instances[before.instance.index()] == s) break;
-      --j;
-      during_[j] += bytes;
-    }
-    target_[i] = j;
-    next_start = std::min(next_start, std::max(wanted, time_[j]));
+    // The first step that begins after `wanted`, behind the last one beside which there is no room
+    // and the last other copy of the storage.
+    const auto later = std::upper_bound(time_.begin(), time_.begin() + std::ptrdiff_t(i), wanted);
+    std::int64_t j = std::max<std::int64_t>(0, later - time_.begin() - 1);
+    j = std::max({j, curve_.last_above(i, budget_bytes_ - bytes) + 1, copied_before_[i] + 1});
+    j = std::min(j, static_cast<std::int64_t>(i));
+    curve_.add(static_cast<std::size_t>(j), i, bytes);
+    target_[i] = static_cast<std::size_t>(j);
+    next_start = std::min(next_start, std::max(wanted, time_[target_[i]]));
+  }
+  StorageId storage_of(const DraftStep& step) const {
+    return draft_.instances[step.instance.index()];
   }
 
   void reorder() {
@@ -171,16 +173,16 @@ class Hoist {
   const Problem& problem_;
   Draft& draft_;
   std::int64_t budget_bytes_;
-  std::vector<std::int64_t> during_;
+  Curve curve_;
   std::vector<double> time_;  // of the compute stream before each step, without stalls
+  std::vector<std::int64_t> copied_before_;  // the last copy or end of the same storage; -1: none
   std::vector<std::size_t> target_;
 };
 
 }  // namespace
 
-void hoist_prefetches(const Problem& problem, Draft& draft, std::int64_t budget_bytes,
-                      const std::vector<std::int64_t>& reserve_bytes) {
-  Hoist(problem, draft, budget_bytes, reserve_bytes).run();
+void hoist_prefetches(const Problem& problem, Draft& draft, std::int64_t budget_bytes) {
+  Hoist(problem, draft, budget_bytes).run();
 }
 
 }  // namespace plimsoll::plan

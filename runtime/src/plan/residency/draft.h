@@ -52,10 +52,9 @@ Plan make_plan(const Draft& draft, std::int64_t alignment_bytes);
 // Takes out copies to the host that nothing fetches, because in the end there was room.
 void drop_useless_copies(const Problem& problem, Draft& draft);
 
-// Moves every prefetch as early as the budget, less what is reserved at each position, allows and
-// its copy engine needs. Cost: O(steps x distance moved).
-void hoist_prefetches(const Problem& problem, Draft& draft, std::int64_t budget_bytes,
-                      const std::vector<std::int64_t>& reserve_bytes);
+// Moves every prefetch as early as the budget allows and its copy engine needs. Cost: O(steps log
+// steps).
+void hoist_prefetches(const Problem& problem, Draft& draft, std::int64_t budget_bytes);
 
 // The simulated time before addresses are known. Bytes that a kFree hands on are waited for by
 // whoever needs them: in a pool of `capacity_bytes` an op takes those that are ready, a fetch those

@@ -2,10 +2,6 @@
 // From decisions to addresses inside a budget, the holes between blocks included.
 //
 // Nouns: FitOptions, FittedPlan.
-//
-//     live bytes    ____/--\_____/---\___     where holes push the arena over the budget, the same
-//     reserve            __                  decisions are replayed with that much less to live in,
-//                        there and only there
 #pragma once
 
 #include <cstdint>
@@ -19,7 +15,8 @@ namespace plimsoll::plan {
 
 struct FitOptions {
   std::int64_t budget_bytes = 0;  // for the arena
-  std::int64_t nodes = 0;         // of the layout engine's search, where replays alone do not fit
+  std::int64_t nodes = 0;         // of the layout engine's search
+  bool may_move = true;           // within the arena; else it may become larger than the budget
 };
 
 struct FittedPlan {
@@ -30,12 +27,17 @@ struct FittedPlan {
   std::int64_t recomputed_ops = 0;
 };
 
-// Adds addresses and waits, and simulates. Cost: that of place_instances.
+// Adds addresses and waits, and simulates; nothing moves within the arena, which may be larger than
+// the budget. Cost: that of place_instances.
 FittedPlan lay_out(const Problem& problem, const ReplayResult& made, const FitOptions& options);
 
-// The plan of these decisions, fitted into the budget where that is found to work; else the one
-// whose arena is smaller, with or without a reserve. Never faster than `least_ns`. Deterministic.
-// Cost: up to eight replays and layouts.
+// The same with moves wherever holes would push the arena over the budget (arrange.h), so that live
+// bytes within the budget are all that it takes.
+FittedPlan arrange_in_budget(const Problem& problem, const ReplayResult& made,
+                             std::int64_t budget_bytes);
+
+// The faster of both that keeps the budget, without a search for a layout where moves cost next to
+// nothing. Never faster than `least_ns`. Deterministic. Cost: a replay and up to three layouts.
 FittedPlan fit_plan(const Problem& problem, const Decisions& decisions, const ReplayOptions& replay,
                     const FitOptions& options, double least_ns);
 

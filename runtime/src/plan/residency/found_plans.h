@@ -21,7 +21,7 @@ struct Found {
   ReplayOptions replay;
   FitOptions fit;
   std::int64_t least_budget_bytes = 0;  // for no smaller budget, even where its arena fits
-  std::int64_t live_bytes = 0;          // the same: no layout without a reserve needs less
+  std::int64_t live_bytes = 0;          // the same: no layout needs less
   double least_ns = 0;                  // no layout is faster
   std::int64_t offloaded_bytes = 0;
   std::int64_t recomputed_ops = 0;

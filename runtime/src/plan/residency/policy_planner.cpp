@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "anneal.h"
 #include "bounds.h"
 #include "residual_order.h"
 #include "rung.h"
@@ -28,13 +29,15 @@ constexpr std::size_t kRungsOfLarge = 28;
 constexpr double kLowOfLarge[] = {1.06, 1.13, 1.27, 1.34};
 // The lowest decide what is feasible at all: more work on their layout.
 constexpr std::size_t kTightRungs = 6;
-constexpr std::size_t kTightTimes = 2;
+constexpr std::size_t kTightTimes = 1;
 constexpr std::int64_t kNodes = 5000;
 constexpr std::int64_t kTightNodes = 50000;
 constexpr std::size_t kThoroughRungs = 14;
 constexpr std::size_t kBriefPart = 4;
 // Every so many rungs first decisions of every kind are tried.
 constexpr std::size_t kBroadEvery = 4;
+// And every order; at the others only those that were no slower than this at the last one.
+constexpr double kNearBest = 1.01;
 
 // What other policies plan is among the plans of `auto`. Those that search long, or solve linear
 // programs, are met on small graphs alone.
@@ -44,7 +47,13 @@ constexpr Policy kQuickRivals[] = {Policy::kSuperNeurons, Policy::kBaselineChen,
 constexpr Policy kDearRivals[] = {Policy::kBaselineCheckmate, Policy::kRecomputeOnly,
                                   Policy::kOffloadOnly};
 constexpr std::size_t kOpsOfDear = 64;
-constexpr std::int64_t kAbovePart = 17;
+// Above so many times stock's time, rungs are searched longer, and for nothing faster: so a larger
+// budget at which there is no need for it is never the slower one.
+constexpr double kSlow = 1.2;
+constexpr std::size_t kOpsOfAnneal = 3'000'000;
+constexpr std::size_t kAnnealsOfGap = 40;
+// Where even the quick search says more than this, no other search makes much of it.
+constexpr double kHopeless = 1.8;
 constexpr int kRivalTries = 6;
 constexpr int kRivalTriesOfLarge = 1;
 
@@ -60,6 +69,9 @@ PolicyPlanner::PolicyPlanner(const graph::Graph& graph, const DeviceModel& devic
   if (options.reorder && is_ours() && !is_large()) add_solved_orders(costs);
   bounds_ = compute_bounds(problems_, costs.source);
   warm_.resize(problems_.size());
+  last_ns_.assign(problems_.size(), FoundPlans::kAnyTime);
+  starts_.resize(problems_.size());
+  annealed_last_.resize(problems_.size());
   mix_.resize(problems_.size());
   if (options.policy == Policy::kAuto) add_rivals();
 }
@@ -125,17 +137,9 @@ int PolicyPlanner::tries() const {
   return std::clamp(static_cast<int>(times * kOpsOfRung / ops / part), least, kMostTries);
 }
 
-// An arena is often smaller than its level, so a budget may look a little above itself: always as
-// far, so that its answer depends on nothing that was asked before.
-std::int64_t PolicyPlanner::serves_from(std::int64_t level_bytes) const {
-  if (!is_ours()) return level_bytes;
-  const std::int64_t pinned = problems_.front().pinned_bytes;
-  return level_bytes - std::max<std::int64_t>(0, level_bytes - pinned) / kAbovePart;
-}
-
 // --- plans -----------------------------------------------------------------------------------
 
-void PolicyPlanner::add(std::size_t order, RungResult result, std::int64_t level_bytes) {
+Found& PolicyPlanner::add(std::size_t order, RungResult result, std::int64_t level_bytes) {
   Found found;
   found.order = order;
   found.problem = &problems_[order];
@@ -143,12 +147,12 @@ void PolicyPlanner::add(std::size_t order, RungResult result, std::int64_t level
   found.replay = std::move(result.options);
   const bool is_tight = is_ours() && next_rung_ < first_rung_ + kTightRungs;
   found.fit = {level_bytes, is_large() ? 0 : is_tight ? kTightNodes : kNodes};
-  found.least_budget_bytes = serves_from(level_bytes);
+  found.least_budget_bytes = level_bytes;
   found.live_bytes = result.replay.draft.peak_bytes;
   found.least_ns = least_ns(problems_[order], result.replay.draft);
   found.offloaded_bytes = result.replay.offloaded_bytes;
   found.recomputed_ops = result.replay.recomputed_ops;
-  found_.add(std::move(found));
+  return found_.add(std::move(found));
 }
 
 std::int64_t PolicyPlanner::add_plan(std::size_t order, const ReplayResult& made,
@@ -173,7 +177,7 @@ void PolicyPlanner::add_stock() {
     all.given.assign(problems_[i].gaps.size(), Choice::kKeep);
     all.replay = replay(problems_[i], all.given, all.options);
     const std::int64_t peak = all.replay.draft.peak_bytes;
-    add(i, std::move(all), peak);
+    add(i, std::move(all), peak).fit.may_move = false;
   }
 }
 
@@ -187,6 +191,14 @@ Pick PolicyPlanner::fastest(std::int64_t budget_bytes, double limit_ns) {
   if (best.found == nullptr || best.found->fitted->timeline.total_ns > bounds_.stock_predicted_ns) {
     climb(budget_bytes, limit_ns);
     best = pick(found_.fastest(budget_bytes, limit_ns));
+  }
+  const double slow_ns = kSlow * bounds_.stock_predicted_ns;
+  if (is_ours() && options_.thorough &&
+      (best.found == nullptr || best.found->fitted->timeline.total_ns > slow_ns)) {
+    anneal_up_to(budget_bytes);
+    if (best.found != nullptr) limit_ns = best.found->fitted->timeline.total_ns;
+    const Found* other = annealed_.fastest(budget_bytes, limit_ns);
+    if (other != nullptr) best = pick(other);
   }
   for (const auto& rival : rivals_) {
     if (best.found != nullptr) limit_ns = best.found->fitted->timeline.total_ns;
@@ -203,7 +215,7 @@ std::int64_t PolicyPlanner::least_budget(std::int64_t limit_bytes) {
   make_ladder();
   std::int64_t least = found_.least_budget(limit_bytes);
   for (std::size_t rung = is_ours() ? next_rung_ : 0;
-       rung < ladder_.size() && serves_from(ladder_[rung]) < least; ++rung) {
+       rung < ladder_.size() && ladder_[rung] < least; ++rung) {
     is_ours() ? search_next() : search_below(rung, FoundPlans::kAnyTime);
     least = found_.least_budget(least);
   }
@@ -262,8 +274,7 @@ std::size_t PolicyPlanner::lowest_rung() const {
 void PolicyPlanner::climb(std::int64_t budget_bytes, double limit_ns) {
   make_ladder();
   if (is_ours()) {
-    while (next_rung_ < ladder_.size() && serves_from(ladder_[next_rung_]) <= budget_bytes)
-      search_next();
+    while (next_rung_ < ladder_.size() && ladder_[next_rung_] <= budget_bytes) search_next();
     return;
   }
   for (std::size_t rung = 0; rung < ladder_.size() && ladder_[rung] <= budget_bytes; ++rung)
@@ -272,16 +283,61 @@ void PolicyPlanner::climb(std::int64_t budget_bytes, double limit_ns) {
 
 void PolicyPlanner::search_next() {
   const std::int64_t level = ladder_[next_rung_];
+  const bool is_tight = next_rung_ < first_rung_ + kTightRungs;
+  const double near_ns = kNearBest * *std::min_element(last_ns_.begin(), last_ns_.end());
   for (std::size_t i = 0; i < problems_.size(); ++i) {
+    if (!is_tight && next_rung_ % kBroadEvery != 0 && last_ns_[i] > near_ns) continue;
     Rung rung(problems_[i], drop_ns_[i], options_.policy, level, tries());
     // On large graphs a mix serves better than what it became at a smaller budget.
     auto result =
         rung.search(is_large() ? Decisions() : warm_[i], next_rung_ % kBroadEvery == 0, mix_[i]);
     if (!result) continue;
     warm_[i] = result->decisions;
+    last_ns_[i] = result->replay.estimated_ns;
+    const double times = result->replay.estimated_ns / bounds_.stock_predicted_ns;
+    if (times > kSlow && times < kHopeless)
+      starts_[i].push_back({next_rung_, {result->given, {}, result->options, {}}});
     add(i, std::move(*result), level);
   }
   ++next_rung_;
+}
+
+void PolicyPlanner::anneal_up_to(std::int64_t budget_bytes) {
+  for (; next_annealed_ < next_rung_ && ladder_[next_annealed_] <= budget_bytes; ++next_annealed_)
+    for (std::size_t i = 0; i < problems_.size(); ++i) anneal_rung(next_annealed_, i);
+}
+
+// From what the rung itself found, what came of the rung below, and first decisions of many kinds.
+void PolicyPlanner::anneal_rung(std::size_t rung, std::size_t order) {
+  const Problem& problem = problems_[order];
+  const auto own = std::find_if(starts_[order].begin(), starts_[order].end(),
+                                [&](const Start& start) { return start.rung == rung; });
+  if (own == starts_[order].end()) return;
+  AnnealOptions options;
+  options.least_ns = kSlow * bounds_.stock_predicted_ns;
+  options.tries = static_cast<int>(
+      std::min(kOpsOfAnneal / problem.order.size(), kAnnealsOfGap * problem.gaps.size()));
+  std::vector<RungResult> starts =
+      Rung(problem, drop_ns_[order], options_.policy, ladder_[rung], 1).first_mixes();
+  starts.push_back(own->found);
+  if (annealed_last_[order]) {
+    starts.push_back(*annealed_last_[order]);
+    starts.back().options.budget_bytes = ladder_[rung];
+  }
+  auto result = anneal(problem, drop_ns_[order], starts, options);
+  if (!result) return;
+  annealed_last_[order] = RungResult{result->given, {}, result->options, {}};
+  Found found;
+  found.order = order;
+  found.problem = &problem;
+  found.fitted = arrange_in_budget(problem, result->replay, ladder_[rung]);
+  if (found.fitted->timeline.total_ns < options.least_ns) return;
+  found.least_budget_bytes = ladder_[rung];
+  found.live_bytes = result->replay.draft.peak_bytes;
+  found.least_ns = found.fitted->timeline.total_ns;
+  found.offloaded_bytes = result->replay.offloaded_bytes;
+  found.recomputed_ops = result->replay.recomputed_ops;
+  annealed_.add(std::move(found));
 }
 
 // Every rung by itself: what is not searched because it cannot win changes nothing elsewhere.

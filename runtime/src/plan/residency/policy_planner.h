@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,11 +59,11 @@ class PolicyPlanner {
   void make_ladder();
   std::size_t lowest_rung() const;
   void climb(std::int64_t budget_bytes, double limit_ns);
+  void anneal_up_to(std::int64_t budget_bytes);
+  void anneal_rung(std::size_t rung, std::size_t order);
   void search_next();
   void search_below(std::size_t rung, double limit_ns);
-  void add(std::size_t order, RungResult result, std::int64_t level_bytes);
-  // The smallest budget that may use the plans of a level.
-  std::int64_t serves_from(std::int64_t level_bytes) const;
+  Found& add(std::size_t order, RungResult result, std::int64_t level_bytes);
   bool moves() const;
   bool is_ours() const;
   bool is_large() const;
@@ -76,6 +77,7 @@ class PolicyPlanner {
   std::vector<std::vector<double>> drop_ns_;
   // By order: the best of the last rung at which anything was found.
   std::vector<Decisions> warm_;
+  std::vector<double> last_ns_;
   std::vector<MixPoint> mix_;
   PlanBounds bounds_;
   FoundPlans found_;
@@ -83,6 +85,16 @@ class PolicyPlanner {
   // Of our own policies, which search every rung once.
   std::size_t first_rung_ = 0;  // at which anything fits
   std::size_t next_rung_ = 0;
+  // By order, for the longer search: what each rung found, in order of rungs, and what that search
+  // found last.
+  struct Start {
+    std::size_t rung = 0;
+    RungResult found;  // without its replay
+  };
+  std::vector<std::vector<Start>> starts_;
+  std::vector<std::optional<RungResult>> annealed_last_;
+  FoundPlans annealed_;
+  std::size_t next_annealed_ = 0;  // rung
   // Of the others, by rung: below which time they were searched.
   std::vector<double> searched_ns_;
   std::vector<std::unique_ptr<PolicyPlanner>> rivals_;

@@ -43,6 +43,9 @@ class ProblemMaker {
     for (std::size_t i = 0; i < count; ++i) {
       const StorageId s(i);
       problem_.bytes.push_back(align_up(graph_.size_bytes(s), problem_.device->alignment_bytes));
+      const std::int64_t size = graph_.size_bytes(s);
+      problem_.copy_out_ns.push_back(problem_.device->copy_ns(size, Stream::kCopyOut, Tier::kHost));
+      problem_.copy_in_ns.push_back(problem_.device->copy_ns(size, Stream::kCopyIn, Tier::kHost));
       const bool is_state = !graph_.values(s).empty() &&
                             graph_.kind(graph_.values(s)[0]) == graph::ValueKind::kOptimizerState;
       problem_.is_streamed[i] = options.stream_optimizer_state && is_state &&

@@ -63,7 +63,9 @@ struct Problem {
   // The last position before which its last version can still be rebuilt by running ops again;
   // -1: never.
   std::vector<std::int32_t> expiry;
-  std::vector<double> rebuild_ns;       // its writers' cost
+  std::vector<double> rebuild_ns;   // its writers' cost
+  std::vector<double> copy_out_ns;  // to the host
+  std::vector<double> copy_in_ns;
   std::vector<Gap> gaps;                // those of at least one position, by storage then time
   std::vector<std::int32_t> first_gap;  // by storage, into gaps; one more at the end
   // The peak and curve of the order as it is, aligned, every storage freed after its last use.

@@ -200,7 +200,8 @@ class Replayer {
     const std::int64_t least = align_up(step.workspace_bytes, alignment);
     double best = std::numeric_limits<double>::infinity();
     for (const WorkspaceChoice& choice : choices) {
-      const bool fits = live_ + need - least + align_up(choice.bytes, alignment) <= budget();
+      const bool fits =
+          live_ + need - least + align_up(choice.bytes, alignment) <= options_.budget_bytes;
       if (!fits || choice.cost_ns >= best) continue;
       best = choice.cost_ns;
       step.workspace_bytes = choice.bytes;
@@ -388,14 +389,8 @@ class Replayer {
   }
 
   // --- room -------------------------------------------------------------------------------------
-  // At the present position.
-  std::int64_t budget() const {
-    return options_.reserve_bytes.empty()
-               ? options_.budget_bytes
-               : options_.budget_bytes - options_.reserve_bytes[std::size_t(at_)];
-  }
   bool make_room(std::int64_t need) {
-    while (live_ + need > budget()) {
+    while (live_ + need > options_.budget_bytes) {
       if (!leaving_.empty()) {
         const StorageId s = leaving_.front();
         leaving_.pop_front();
@@ -474,9 +469,7 @@ class Replayer {
     } else {
       restore = std::numeric_limits<double>::infinity();
       if (drops) restore = rebuild_cost(s);
-      if (may_copy(s))
-        restore = std::min(
-            restore, 2 * it_.device->copy_ns(graph_.size_bytes(s), Stream::kCopyOut, Tier::kHost));
+      if (may_copy(s)) restore = std::min(restore, 2 * it_.copy_out_ns[s.index()]);
     }
     const double distance =
         options_.rule == VictimRule::kDtr
@@ -484,9 +477,7 @@ class Replayer {
             : it_.start_ns[std::size_t(next)] - it_.start_ns[std::size_t(at_)] + 1;
     return restore / (bytes * distance);
   }
-  double copy_in_ns(StorageId s) const {
-    return it_.device->copy_ns(graph_.size_bytes(s), Stream::kCopyIn, Tier::kHost);
-  }
+  double copy_in_ns(StorageId s) const { return it_.copy_in_ns[s.index()]; }
   // Its own writers and, one level down, what it takes to have what they need and is not there.
   double rebuild_cost(StorageId s) {
     double cost = it_.rebuild_ns[s.index()];
@@ -544,8 +535,7 @@ class Replayer {
                    "a replayed plan holds more than its budget");
     drop_useless_copies(it_, result_.draft);
     count_moves(it_, result_.draft, result_);
-    if (it_.device->can_copy())
-      hoist_prefetches(it_, result_.draft, options_.budget_bytes, options_.reserve_bytes);
+    if (it_.device->can_copy()) hoist_prefetches(it_, result_.draft, options_.budget_bytes);
     result_.estimated_ns = estimate_ns(it_, result_.draft, options_.budget_bytes);
   }
 

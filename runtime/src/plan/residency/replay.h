@@ -22,8 +22,6 @@ enum class VictimRule : std::uint8_t {
 
 struct ReplayOptions {
   std::int64_t budget_bytes = 0;
-  // By position: bytes of the budget that holes between blocks take there; empty: none.
-  std::vector<std::int64_t> reserve_bytes;
   bool may_recompute = true;
   bool may_offload = true;
   bool keep_rebuilt = true;    // what was rebuilt on the way stays for its own next use

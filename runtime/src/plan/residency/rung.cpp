@@ -322,6 +322,21 @@ std::optional<RungResult> Rung::search(const Decisions& warm, bool is_broad, Mix
   return std::move(best_);
 }
 
+std::vector<RungResult> Rung::first_mixes() {
+  std::vector<Mix> mixes;
+  for (const MixPoint& start : MixPoint::starts()) mixes.push_back(start.mix());
+  for (const double share : {0.0, 0.3, 0.6, 0.95, 1.3})
+    for (const double target : {0.9, 0.7, 0.5}) mixes.push_back({share, kLinkWindows, target});
+  std::vector<RungResult> results;
+  for (const Mix& mix : mixes) {
+    best_.reset();
+    left_ = 1;
+    if (try_mix(mix) < kInfinite) results.push_back(std::move(*best_));
+  }
+  best_.reset();
+  return results;
+}
+
 std::optional<RungResult> Rung::find_any() {
   const auto found = [&] { return best_.has_value(); };
   for (const double share : {1e6, 0.0}) {

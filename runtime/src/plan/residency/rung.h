@@ -40,6 +40,8 @@ class Rung {
   std::optional<RungResult> search(const Decisions& warm, bool is_broad, MixPoint& mix);
   // What a published policy finds; tries end where their ops alone take `limit_ns`.
   std::optional<RungResult> search_published(double limit_ns);
+  // What first decisions of many kinds come to, those that fit.
+  std::vector<RungResult> first_mixes();
   // Stops at the first that fits; tries what holds the least.
   std::optional<RungResult> find_any();
 
