@@ -20,7 +20,7 @@ constexpr double kWarmth = 0.01;
 constexpr double kTriesOfWarmth = 4000;
 constexpr std::size_t kStarts = 2;
 constexpr std::size_t kSearches = 2;
-constexpr int kTriesOfSearch = 500;  // with fewer, one search
+constexpr int kTriesOfSearch = 800;  // with fewer, one search
 constexpr std::size_t kMostFlips = 3;
 // Every so many tries, what was rebuilt stays where it went before, or the other way round.
 constexpr std::size_t kKeepEvery = 50;

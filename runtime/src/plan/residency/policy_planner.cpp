@@ -26,7 +26,7 @@ constexpr std::size_t kLargeGraph = 4000;
 constexpr std::size_t kRungs = 64;
 constexpr std::size_t kRungsOfLarge = 28;
 // Where their rungs are far apart: the lowest ones, in parts of the least.
-constexpr double kLowOfLarge[] = {1.06, 1.13, 1.27, 1.34};
+constexpr double kLowOfLarge[] = {1.06, 1.13, 1.2, 1.27, 1.34};
 // The lowest decide what is feasible at all: more work on their layout.
 constexpr std::size_t kTightRungs = 6;
 constexpr std::size_t kTightTimes = 1;
@@ -52,6 +52,8 @@ constexpr std::size_t kOpsOfDear = 64;
 constexpr double kSlow = 1.2;
 constexpr std::size_t kOpsOfAnneal = 3'000'000;
 constexpr std::size_t kAnnealsOfGap = 40;
+constexpr std::size_t kLeastAnneals = 640;
+constexpr std::size_t kOpsOfLeastAnneals = 16'000;  // in larger graphs there may be fewer
 // Where even the quick search says more than this, no other search makes much of it.
 constexpr double kHopeless = 1.8;
 constexpr int kRivalTries = 6;
@@ -315,8 +317,10 @@ void PolicyPlanner::anneal_rung(std::size_t rung, std::size_t order) {
   if (own == starts_[order].end()) return;
   AnnealOptions options;
   options.least_ns = kSlow * bounds_.stock_predicted_ns;
-  options.tries = static_cast<int>(
-      std::min(kOpsOfAnneal / problem.order.size(), kAnnealsOfGap * problem.gaps.size()));
+  const std::size_t ops = problem.order.size();
+  const std::size_t tries =
+      std::max(kOpsOfAnneal / ops, ops <= kOpsOfLeastAnneals ? kLeastAnneals : 1);
+  options.tries = static_cast<int>(std::min(tries, kAnnealsOfGap * problem.gaps.size()));
   std::vector<RungResult> starts =
       Rung(problem, drop_ns_[order], options_.policy, ladder_[rung], 1).first_mixes();
   starts.push_back(own->found);
