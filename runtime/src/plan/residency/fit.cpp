@@ -14,6 +14,8 @@ namespace {
 
 // What moves may cost, in parts of the time, before a layout without them is searched for.
 constexpr double kCheapPart = 0.002;
+// Where they cost more, the same decisions with so much of the budget left for holes.
+constexpr double kRooms[] = {0.03, 0.08, 0.2};
 
 FittedPlan finished(const Problem& problem, const ReplayResult& made, Plan plan) {
   FittedPlan fitted;
@@ -49,14 +51,25 @@ FittedPlan fit_plan(const Problem& problem, const Decisions& decisions, const Re
   const ReplayResult made = plan::replay(problem, decisions, replay);
   if (!options.may_move) return lay_out(problem, made, options);
   FittedPlan best = arrange_in_budget(problem, made, options.budget_bytes);
-  for (const std::int64_t nodes : {std::int64_t{0}, options.nodes}) {
-    if (best.timeline.total_ns <= made.estimated_ns * (1 + kCheapPart)) break;
-    FittedPlan other = lay_out(problem, made, {options.budget_bytes, nodes});
+  const auto is_good = [&] {
+    return best.timeline.total_ns <= made.estimated_ns * (1 + kCheapPart);
+  };
+  const auto consider = [&](FittedPlan other) {
     const bool fits = other.plan.arena_bytes <= options.budget_bytes;
     if (fits && other.timeline.total_ns >= least_ns &&
         other.timeline.total_ns < best.timeline.total_ns)
       best = std::move(other);
-    if (fits || options.nodes == 0) break;
+    return fits;
+  };
+  const bool fits = !is_good() && consider(lay_out(problem, made, {options.budget_bytes, 0}));
+  if (!is_good() && !fits && options.nodes > 0) consider(lay_out(problem, made, options));
+  for (const double room : kRooms) {
+    if (is_good()) break;
+    ReplayOptions less = replay;
+    less.budget_bytes -= static_cast<std::int64_t>(
+        room * static_cast<double>(options.budget_bytes - problem.pinned_bytes));
+    const ReplayResult roomy = plan::replay(problem, decisions, less);
+    if (roomy.feasible) consider(arrange_in_budget(problem, roomy, options.budget_bytes));
   }
   return best;
 }

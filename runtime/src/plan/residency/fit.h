@@ -36,8 +36,9 @@ FittedPlan lay_out(const Problem& problem, const ReplayResult& made, const FitOp
 FittedPlan arrange_in_budget(const Problem& problem, const ReplayResult& made,
                              std::int64_t budget_bytes);
 
-// The faster of both that keeps the budget, without a search for a layout where moves cost next to
-// nothing. Never faster than `least_ns`. Deterministic. Cost: a replay and up to three layouts.
+// The fastest of both, and of the first with room left for holes, that keeps the budget; no more is
+// tried than is needed to come close to the estimate. Never faster than `least_ns`. Deterministic.
+// Cost: up to four replays and six layouts.
 FittedPlan fit_plan(const Problem& problem, const Decisions& decisions, const ReplayOptions& replay,
                     const FitOptions& options, double least_ns);
 
