@@ -28,6 +28,7 @@ class TwoQueues final : public device::Device {
   void copy_blocking(void*, const void*, std::int64_t, device::CopyKind) override {}
   void fill(void*, std::int64_t, std::uint8_t) override {}
   device::Event record(Queue queue) override { return {queue, ++submitted_}; }
+  device::Event compute_mark() noexcept override { return record(Queue::kCompute); }
   void wait(Queue, const device::Event&) override {}
   bool done(const device::Event& event) const noexcept override { return event.ticket <= done_; }
   void synchronize(const device::Event& event) override {

@@ -2,6 +2,7 @@
 // Lets the n-th device or file call of each kind fail, for every n, over one story of a pool's
 // life: each time every block stays readable, the books hold, and trying again finishes the story.
 #include <array>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,10 +17,10 @@ using device::FaultKind;
 
 class Story {
  public:
-  explicit Story(bool is_host_addressable)
+  Story(bool is_host_addressable, bool with_file)
       : world_({.budget_bytes = 4096,
-                .host_limit_bytes = 3000,
-                .with_file = true,
+                .host_limit_bytes = with_file ? 3000 : std::numeric_limits<std::int64_t>::max(),
+                .with_file = with_file,
                 .is_host_addressable = is_host_addressable}) {}
 
   device::FaultPlan& faults() { return world_.faults; }
@@ -134,6 +135,7 @@ struct Walk {
   FaultKind kind;
   bool is_host_addressable;
   int at_least;  // calls of this kind the story is known to make
+  bool with_file = true;
 };
 void PrintTo(const Walk& walk, std::ostream* out) { *out << device::fault_kind_name(walk.kind); }
 
@@ -143,7 +145,7 @@ TEST_P(FaultWalk, LosesNothingAndFinishesOnASecondTry) {
   int failed = 0;
   for (int nth = 1;; ++nth) {
     SCOPED_TRACE("call " + std::to_string(nth));
-    Story story(GetParam().is_host_addressable);
+    Story story(GetParam().is_host_addressable, GetParam().with_file);
     story.faults().reset();
     story.faults().fail(GetParam().kind, nth);
     story.tell();
@@ -161,15 +163,16 @@ INSTANTIATE_TEST_SUITE_P(
     Kinds, FaultWalk,
     testing::Values(Walk{FaultKind::kCopyOut, true, 20}, Walk{FaultKind::kCopyIn, true, 10},
                     Walk{FaultKind::kSlide, true, 5}, Walk{FaultKind::kLateCopyOut, true, 1},
-                    Walk{FaultKind::kLateCopyIn, true, 1}, Walk{FaultKind::kRecord, true, 2},
-                    Walk{FaultKind::kWait, true, 2}, Walk{FaultKind::kAllocateHost, true, 1},
-                    Walk{FaultKind::kFileWrite, true, 5}, Walk{FaultKind::kFileRead, true, 5},
-                    Walk{FaultKind::kCopyOut, false, 20}, Walk{FaultKind::kCopyIn, false, 10},
-                    Walk{FaultKind::kAllocateHost, false, 2}, Walk{FaultKind::kFileWrite, false, 5},
-                    Walk{FaultKind::kFileRead, false, 5}),
+                    Walk{FaultKind::kLateCopyIn, true, 1}, Walk{FaultKind::kWait, true, 2},
+                    Walk{FaultKind::kAllocateHost, true, 1, false},
+                    Walk{FaultKind::kAllocateHost, true, 1}, Walk{FaultKind::kFileWrite, true, 5},
+                    Walk{FaultKind::kFileRead, true, 5}, Walk{FaultKind::kCopyOut, false, 20},
+                    Walk{FaultKind::kCopyIn, false, 10}, Walk{FaultKind::kAllocateHost, false, 2},
+                    Walk{FaultKind::kFileWrite, false, 5}, Walk{FaultKind::kFileRead, false, 5}),
     [](const auto& info) {
       return std::string(device::fault_kind_name(info.param.kind)) +
-             (info.param.is_host_addressable ? "" : "_through_a_buffer");
+             (info.param.is_host_addressable ? "" : "_through_a_buffer") +
+             (info.param.with_file ? "" : "_without_a_file");
     });
 
 TEST(PoolFaults, AFailedReservationOfTheArenaIsATypedError) {

@@ -15,12 +15,21 @@ namespace plimsoll::pool {
 using device::CopyKind;
 using device::Queue;
 
+namespace {
+
+// Ranges of which it is remembered singly when kCompute used them last.
+constexpr std::size_t kMostFreed = 64;
+
+}  // namespace
+
 // --- Copies below the arena ---------------------------------------------------------------------
 
 void TensorPool::State::drop_copy(BlockId id) noexcept {
   Block& block = blocks_[id.index()];
   if (block.host.valid()) host_.deallocate(block.host);
   if (block.file.valid()) host_.file()->deallocate(block.file);
+  block.written_below = device::Event{};
+  if (block.read_below.ticket > spans_read_.ticket) spans_read_ = block.read_below;
   block.host = HostSpan{};
   block.file = FileSpan{};
 }
@@ -52,8 +61,16 @@ void TensorPool::State::unlink_clean(BlockId id) noexcept {
   list.bytes -= block.bytes;
 }
 
-// Returns an invalid span where the tier is full even without the copies of resident blocks, which
-// are dropped one by one, oldest first, as they only save a later copy.
+// Returns an invalid span, for the file to be used, where the tier is full even without the copies
+// of resident blocks, which are dropped one by one, oldest first, as they only save a later copy.
+// Errors: HostOutOfMemory with the tier's figures where there is no file.
+HostSpan TensorPool::State::take_host_span_or_throw(std::int64_t bytes) {
+  const HostSpan span = take_host_span(bytes);
+  // Tried once more: memory that the machine did not have a moment ago it may have by now.
+  return span.valid() || host_.file() != nullptr ? span : host_.allocate(bytes);
+}
+
+// The same without errors.
 HostSpan TensorPool::State::take_host_span(std::int64_t bytes) {
   CleanList& clean = clean_[static_cast<std::size_t>(Tier::kHost)];
   for (;;) {
@@ -116,6 +133,121 @@ void TensorPool::State::read_file(const Block& block, void* arena_destination,
   }
 }
 
+// --- Running ahead of the device ----------------------------------------------------------------
+
+// Behind what made the source, and in line with all that is ever written to host spans.
+device::Event TensorPool::State::copy_out(const void* source, void* host, std::int64_t bytes,
+                                          const device::Event& made) {
+  device_.wait(Queue::kCopyOut, made.ticket > spans_read_.ticket ? made : spans_read_);
+  return device_.copy(host, source, bytes, CopyKind::kDeviceToHost, Queue::kCopyOut);
+}
+
+void TensorPool::State::note_use(Block& block) noexcept {
+  if (is_ahead_) block.used = device_.compute_mark();
+}
+
+void TensorPool::State::note_write(Block& block) noexcept {
+  note_use(block);
+  block.written = block.used;
+}
+
+device::Event TensorPool::State::last_write(const Block& block) const noexcept {
+  return block.written.ticket > all_used_.ticket ? block.written : all_used_;
+}
+
+void TensorPool::State::note_free(const Interval& range, const device::Event& used) noexcept {
+  if (!is_ahead_) return;
+  try {
+    freed_.push_back({range, used});
+  } catch (const std::bad_alloc&) {
+    freed_before_ = device_.compute_mark();
+    return;
+  }
+  if (freed_.size() <= kMostFreed) return;
+  if (freed_.front().until.ticket > freed_before_.ticket) freed_before_ = freed_.front().until;
+  freed_.pop_front();
+}
+
+// By kCompute, of a range that is free.
+device::Event TensorPool::State::last_use_of(const Interval& range) const noexcept {
+  device::Event last = freed_before_;
+  for (const UsedRange& freed : freed_)
+    if (freed.until.ticket > last.ticket && !intersect(freed.range, range).empty())
+      last = freed.until;
+  return last;
+}
+
+// Makes the queue wait for copies that may still read the range. All are kCopyOut's: the last of
+// them stands for those before it.
+void TensorPool::State::wait_for_range(const Interval& range, Queue queue) {
+  if (guarded_.empty()) return;
+  std::erase_if(guarded_, [&](const UsedRange& guarded) { return device_.done(guarded.until); });
+  device::Event last;
+  for (const UsedRange& guarded : guarded_)
+    if (guarded.until.ticket > last.ticket && !intersect(guarded.range, range).empty())
+      last = guarded.until;
+  if (last.ticket > 0) device_.wait(queue, last);
+}
+
+// The block's range is about to be given away before the copy that reads it is over.
+void TensorPool::State::guard_range(const Block& block, const device::Event& event) noexcept {
+  try {
+    guarded_.push_back({range_of(block.segment), event});
+  } catch (const std::bad_alloc&) {
+    try {
+      device_.synchronize(event);
+    } catch (const DeviceError&) {
+      ++totals_.failed_copies;
+    }
+  }
+}
+
+// Waits until the host may read and write host spans itself.
+void TensorPool::State::settle_host() {
+  if (!is_ahead_) return;
+  for (const Queue queue : {Queue::kCopyOut, Queue::kCopyIn, Queue::kCompute})
+    device_.synchronize(device_.record(queue));
+}
+
+// Where neighbours on their way out, with what is free between them, would make a hole: gives away
+// their ranges, of the neighbours that will be gone first.
+void TensorPool::State::vacate_for(std::int64_t bytes) noexcept {
+  if (!is_ahead_ || moving_.empty() || has_hole(bytes)) return;
+  struct Run {
+    SegmentId first;
+    std::int64_t bytes = 0;
+    std::uint64_t last_ticket = 0;
+  };
+  Run best;
+  Run run;
+  const auto blocks_way = [&](SegmentId segment) {
+    return !arena_.is_free(segment) &&
+           blocks_[static_cast<std::size_t>(arena_.tag(segment))].residence !=
+               Residence::kMovingOut;
+  };
+  for (SegmentId segment = arena_.first(); segment.valid(); segment = arena_.next(segment)) {
+    if (blocks_way(segment)) {
+      run = Run{};
+      continue;
+    }
+    if (!run.first.valid()) run.first = segment;
+    run.bytes += arena_.bytes(segment);
+    if (!arena_.is_free(segment))
+      run.last_ticket = std::max(
+          run.last_ticket, blocks_[static_cast<std::size_t>(arena_.tag(segment))].pending.ticket);
+    const bool is_better = !best.first.valid() || run.last_ticket < best.last_ticket;
+    if (run.bytes >= bytes && is_better) best = run;
+  }
+  if (!best.first.valid()) return;
+  std::vector<BlockId> leaving;
+  std::int64_t covered = 0;
+  for (SegmentId segment = best.first; covered < best.bytes; segment = arena_.next(segment)) {
+    covered += arena_.bytes(segment);
+    if (!arena_.is_free(segment)) leaving.push_back(BlockId(arena_.tag(segment)));
+  }
+  for (const BlockId id : leaving) finish_move(id);
+}
+
 // --- Moves that are done when they return -------------------------------------------------------
 
 void TensorPool::State::evict(BlockId id) {
@@ -133,22 +265,27 @@ void TensorPool::State::evict(BlockId id) {
 // to the file.
 void TensorPool::State::evict_now(BlockId id) {
   Block& block = blocks_[id.index()];
+  block.owner->before_move(id);
   if (has_copy(block)) {
     unlink_clean(id);
     ++totals_.clean_evictions;
     leave_arena(id);
     return;
   }
-  if (const HostSpan span = take_host_span(block.bytes); span.valid()) {
+  if (const HostSpan span = take_host_span_or_throw(block.bytes); span.valid()) {
+    const void* source = base_ + arena_.offset(block.segment);
     try {
-      device_.copy_blocking(span.data, base_ + arena_.offset(block.segment), block.bytes,
-                            CopyKind::kDeviceToHost);
+      if (is_ahead_)
+        block.written_below = copy_out(source, span.data, block.bytes, last_write(block));
+      else
+        device_.copy_blocking(span.data, source, block.bytes, CopyKind::kDeviceToHost);
     } catch (...) {
       host_.deallocate(span);
       throw;
     }
+    if (is_ahead_) guard_range(block, block.written_below);
     block.host = span;
-  } else if (host_.file() != nullptr) {
+  } else {
     const FileSpan file_span = take_file_span(block.bytes);
     try {
       write_file(block, file_span);
@@ -157,8 +294,6 @@ void TensorPool::State::evict_now(BlockId id) {
       throw;
     }
     block.file = file_span;
-  } else {
-    host_.allocate(block.bytes);  // throws HostOutOfMemory with the tier's figures
   }
   totals_.offloaded_bytes += block.bytes;
   leave_arena(id);
@@ -181,8 +316,9 @@ void TensorPool::State::fetch_now(BlockId id) {
   Block& block = blocks_[id.index()];
   void* const address = base_ + arena_.offset(segment);
   try {
+    wait_for_range(range_of(segment), Queue::kCompute);
     if (block.host.valid())
-      device_.copy_blocking(address, block.host.data, block.bytes, CopyKind::kHostToDevice);
+      read_span(block, 0, address, block.bytes, Side::kDevice);
     else
       read_file(block, address, nullptr);
   } catch (...) {
@@ -198,6 +334,8 @@ void TensorPool::State::fetch_now(BlockId id) {
 void TensorPool::State::keep_resident(BlockId id) noexcept {
   Block& block = blocks_[id.index()];
   block.residence = Residence::kResident;
+  note_write(block);
+  block.read_below = block.used;
   ++totals_.fetches;
   show_address(id);
   link_clean(id);
@@ -208,7 +346,11 @@ void TensorPool::State::slide_to(BlockId id, std::int64_t offset) {
   Block& block = blocks_[id.index()];
   const std::int64_t old_offset = arena_.offset(block.segment);
   if (offset == old_offset) return;
-  device_.copy_blocking(base_ + offset, base_ + old_offset, block.bytes, CopyKind::kDeviceToDevice);
+  block.owner->before_move(id);
+  wait_for_range({offset, offset + block.range_bytes}, Queue::kCompute);
+  device_.copy(base_ + offset, base_ + old_offset, block.bytes, CopyKind::kDeviceToDevice,
+               Queue::kCompute);
+  note_write(block);
   index_.erase(old_offset);
   arena_.deallocate(block.segment);
   block.segment = arena_.allocate_at(free_segment_with(offset), offset, block.range_bytes);
@@ -219,6 +361,7 @@ void TensorPool::State::slide_to(BlockId id, std::int64_t offset) {
   if (block.owner != nullptr) block.owner->on_move(id, base_ + old_offset, base_ + offset);
   // What the block has left: its old range less the part that the new one covers.
   const Interval old_range{old_offset, old_offset + block.range_bytes};
+  note_free(old_range, block.used);
   const Interval covered = intersect(old_range, {offset, offset + block.range_bytes});
   if (covered.empty()) {
     poison(old_offset, block.range_bytes);
@@ -260,9 +403,9 @@ bool TensorPool::State::begin_evict(BlockId id) {
   if (!span.valid()) return false;
   device::Event event;
   try {
-    device_.wait(Queue::kCopyOut, device_.record(Queue::kCompute));
-    event = device_.copy(span.data, base_ + arena_.offset(block.segment), block.bytes,
-                         CopyKind::kDeviceToHost, Queue::kCopyOut);
+    block.owner->before_move(id);
+    event =
+        copy_out(base_ + arena_.offset(block.segment), span.data, block.bytes, last_write(block));
   } catch (...) {
     host_.deallocate(span);
     throw;
@@ -276,11 +419,14 @@ bool TensorPool::State::begin_fetch(BlockId id) {
   Block& block = at(id);
   if (block.residence != Residence::kHost) return false;
   poll();
+  vacate_for(block.range_bytes);
   const std::optional<SegmentId> segment = try_range(block.range_bytes);
   if (!segment) return false;
   device::Event event;
   try {
-    device_.wait(Queue::kCopyIn, device_.record(Queue::kCompute));
+    device_.wait(Queue::kCopyIn, last_use_of(range_of(*segment)));
+    wait_for_range(range_of(*segment), Queue::kCopyIn);
+    if (is_ahead_) device_.wait(Queue::kCopyIn, block.written_below);
     event = device_.copy(base_ + arena_.offset(*segment), block.host.data, block.bytes,
                          CopyKind::kHostToDevice, Queue::kCopyIn);
   } catch (...) {
@@ -292,8 +438,17 @@ bool TensorPool::State::begin_fetch(BlockId id) {
   return true;
 }
 
-// Blocks until the block's copy is over; false where it failed.
+// Puts the block's copy in front of all later compute, or blocks until it is over; false where it
+// failed.
 bool TensorPool::State::copy_arrived(const Block& block) noexcept {
+  if (is_ahead_) {
+    try {
+      device_.wait(Queue::kCompute, block.pending);
+      return true;
+    } catch (const DeviceError&) {
+      // Then the host waits instead.
+    }
+  }
   try {
     device_.synchronize(block.pending);
     return true;
@@ -303,12 +458,18 @@ bool TensorPool::State::copy_arrived(const Block& block) noexcept {
   }
 }
 
-// Ends a move, waiting for its copy. Where the copy failed the block is where it was. A doomed
-// block ends.
+// Ends a move. Where the copy failed the block is where it was. A doomed block ends.
 void TensorPool::State::finish_move(BlockId id) noexcept {
   Block& block = blocks_[id.index()];
   const bool moved_out = block.residence == Residence::kMovingOut;
-  const bool arrived = copy_arrived(block);
+  bool arrived = true;
+  if (moved_out && is_ahead_) {
+    // Whoever takes the range waits for the copy.
+    guard_range(block, block.pending);
+    block.written_below = block.pending;
+  } else {
+    arrived = copy_arrived(block);
+  }
   stop_moving(id);
   if (block.is_doomed) {
     block.residence = Residence::kHost;  // not in a clean list
@@ -337,17 +498,30 @@ void TensorPool::State::poll() noexcept {
 
 void TensorPool::State::synchronize() noexcept {
   while (!moving_.empty()) finish_move(moving_.back());
+  try {
+    settle_host();
+  } catch (const DeviceError&) {
+    ++totals_.failed_copies;
+  }
 }
 
-void TensorPool::State::read(BlockId id, void* destination) {
-  const Block& block = at(id);
+void TensorPool::State::read(BlockId id, void* destination, Side side) {
+  Block& block = at(id);
   if (block.residence == Residence::kMovingIn) finish_move(id);
-  if (block.residence == Residence::kResident || block.residence == Residence::kMovingOut)
-    device_.copy_blocking(destination, address(block), block.bytes, CopyKind::kDeviceToHost);
-  else if (block.host.valid())
-    std::memcpy(destination, block.host.data, static_cast<std::size_t>(block.bytes));
-  else
+  if (block.residence == Residence::kResident || block.residence == Residence::kMovingOut) {
+    if (side == Side::kDevice)
+      device_.copy(destination, address(block), block.bytes, CopyKind::kDeviceToDevice,
+                   Queue::kCompute);
+    else
+      device_.copy_blocking(destination, address(block), block.bytes, CopyKind::kDeviceToHost);
+    note_use(block);
+  } else if (block.host.valid()) {
+    read_span(block, 0, destination, block.bytes, side);
+  } else if (side == Side::kDevice) {
+    read_file(block, destination, nullptr);
+  } else {
     read_file(block, nullptr, destination);
+  }
 }
 
 }  // namespace plimsoll::pool

@@ -14,6 +14,7 @@
 namespace plimsoll::pool {
 
 using device::CopyKind;
+using device::Queue;
 
 namespace {
 
@@ -43,13 +44,10 @@ BlockId TensorPool::State::allocate_below(std::int64_t bytes, BlockOwner* owner)
   const BlockId id = take_slot();
   Block& block = blocks_[id.index()];
   try {
-    if (const HostSpan span = take_host_span(bytes); span.valid()) {
-      block.host = span;
-    } else if (host_.file() != nullptr) {
+    block.host = take_host_span_or_throw(bytes);
+    if (!block.host.valid()) {
       block.file = take_file_span(bytes);
       if (host_.file()->options().verify_checksums) write_zeros(block.file);
-    } else {
-      host_.allocate(bytes);  // throws HostOutOfMemory with the tier's figures
     }
   } catch (...) {
     drop_copy(id);
@@ -86,65 +84,104 @@ Block& TensorPool::State::settled(BlockId id, std::int64_t offset, std::int64_t 
   return block;
 }
 
-void TensorPool::State::copy_from_host(void* destination, const void* source, std::int64_t bytes) {
-  if (contains(destination))
-    device_.copy_blocking(destination, source, bytes, CopyKind::kHostToDevice);
+void TensorPool::State::copy_from_buffer(void* destination, const void* buffer, std::int64_t bytes,
+                                         Side side) {
+  if (side == Side::kDevice)
+    device_.copy_blocking(destination, buffer, bytes, CopyKind::kHostToDevice);
   else
-    std::memcpy(destination, source, static_cast<std::size_t>(bytes));
+    std::memcpy(destination, buffer, static_cast<std::size_t>(bytes));
 }
 
-void TensorPool::State::copy_to_host(void* destination, const void* source, std::int64_t bytes) {
-  if (contains(source))
-    device_.copy_blocking(destination, source, bytes, CopyKind::kDeviceToHost);
+void TensorPool::State::copy_to_buffer(void* buffer, const void* source, std::int64_t bytes,
+                                       Side side) {
+  if (side == Side::kDevice)
+    device_.copy_blocking(buffer, source, bytes, CopyKind::kDeviceToHost);
   else
+    std::memcpy(buffer, source, static_cast<std::size_t>(bytes));
+}
+
+// From and to a block's host span.
+void TensorPool::State::read_span(Block& block, std::int64_t offset, void* destination,
+                                  std::int64_t bytes, Side side) {
+  const auto* source = static_cast<const std::byte*>(block.host.data) + offset;
+  if (side == Side::kDevice) {
+    if (is_ahead_) device_.wait(Queue::kCompute, block.written_below);
+    device_.copy(destination, source, bytes, CopyKind::kHostToDevice, Queue::kCompute);
+    if (is_ahead_) block.read_below = device_.compute_mark();
+  } else {
+    settle_host();
     std::memcpy(destination, source, static_cast<std::size_t>(bytes));
+  }
+}
+
+void TensorPool::State::write_span(Block& block, std::int64_t offset, const void* source,
+                                   std::int64_t bytes, Side side) {
+  auto* destination = static_cast<std::byte*>(block.host.data) + offset;
+  if (side == Side::kHost) {
+    settle_host();
+    std::memcpy(destination, source, static_cast<std::size_t>(bytes));
+  } else if (is_ahead_) {
+    block.written_below = copy_out(source, destination, bytes, device_.compute_mark());
+    device_.wait(Queue::kCompute, block.written_below);  // before the source is written again
+  } else {
+    device_.copy_blocking(destination, source, bytes, CopyKind::kDeviceToHost);
+  }
 }
 
 void TensorPool::State::read_part(BlockId id, std::int64_t offset, void* destination,
-                                  std::int64_t bytes) {
-  const Block& block = settled(id, offset, bytes);
+                                  std::int64_t bytes, Side side) {
+  Block& block = settled(id, offset, bytes);
+  side = side_of(destination, side);
   if (block.residence == Residence::kResident) {
-    const CopyKind kind =
-        contains(destination) ? CopyKind::kDeviceToDevice : CopyKind::kDeviceToHost;
-    device_.copy_blocking(destination, base_ + arena_.offset(block.segment) + offset, bytes, kind);
+    const void* source = base_ + arena_.offset(block.segment) + offset;
+    if (side == Side::kDevice)
+      device_.copy(destination, source, bytes, CopyKind::kDeviceToDevice, Queue::kCompute);
+    else
+      device_.copy_blocking(destination, source, bytes, CopyKind::kDeviceToHost);
+    note_use(block);
     return;
   }
   if (block.host.valid()) {
-    copy_from_host(destination, static_cast<const std::byte*>(block.host.data) + offset, bytes);
+    read_span(block, offset, destination, bytes, side);
   } else {
     FileTier& file = *host_.file();
     for_each_file_chunk(file, block.file, {offset, offset + bytes},
                         [&](const Interval& chunk, const Interval& wanted, std::byte* buffer) {
                           file.read(block.file, chunk.begin, buffer, chunk.length());
-                          copy_from_host(
+                          copy_from_buffer(
                               static_cast<std::byte*>(destination) + wanted.begin - offset,
-                              buffer + wanted.begin - chunk.begin, wanted.length());
+                              buffer + wanted.begin - chunk.begin, wanted.length(), side);
                         });
   }
   totals_.prefetched_bytes += bytes;
 }
 
 void TensorPool::State::write_part(BlockId id, std::int64_t offset, const void* source,
-                                   std::int64_t bytes) {
-  const Block& block = settled(id, offset, bytes);
+                                   std::int64_t bytes, Side side) {
+  Block& block = settled(id, offset, bytes);
+  side = side_of(source, side);
   if (block.residence == Residence::kResident) {
     mark_written(id);
-    const CopyKind kind = contains(source) ? CopyKind::kDeviceToDevice : CopyKind::kHostToDevice;
-    device_.copy_blocking(base_ + arena_.offset(block.segment) + offset, source, bytes, kind);
+    void* destination = base_ + arena_.offset(block.segment) + offset;
+    if (side == Side::kDevice)
+      device_.copy(destination, source, bytes, CopyKind::kDeviceToDevice, Queue::kCompute);
+    else
+      device_.copy_blocking(destination, source, bytes, CopyKind::kHostToDevice);
+    note_write(block);
     return;
   }
   if (block.host.valid()) {
-    copy_to_host(static_cast<std::byte*>(block.host.data) + offset, source, bytes);
+    write_span(block, offset, source, bytes, side);
   } else {
     FileTier& file = *host_.file();
     for_each_file_chunk(file, block.file, {offset, offset + bytes},
                         [&](const Interval& chunk, const Interval& wanted, std::byte* buffer) {
                           if (wanted.length() < chunk.length())
                             file.read(block.file, chunk.begin, buffer, chunk.length());
-                          copy_to_host(
+                          copy_to_buffer(
                               buffer + wanted.begin - chunk.begin,
                               static_cast<const std::byte*>(source) + wanted.begin - offset,
-                              wanted.length());
+                              wanted.length(), side);
                           file.write(block.file, chunk.begin, buffer, chunk.length());
                         });
   }

@@ -2,6 +2,7 @@
 #include "plimsoll/pool/tensor_pool.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -17,6 +18,7 @@ TensorPool::State::State(device::Device& device, HostTier& host, EvictionPolicy&
       host_(host),
       policy_(policy),
       options_(options),
+      is_ahead_(!device.info().is_compute_synchronous),
       arena_(std::max<std::int64_t>(options.budget_bytes, 0), device.info().alignment_bytes) {
   if (options.budget_bytes <= 0)
     throw InvalidArgument(
@@ -113,6 +115,8 @@ void TensorPool::State::drop_range(BlockId id) noexcept {
   Block& block = blocks_[id.index()];
   requested_bytes_ -= block.bytes;
   const std::int64_t offset = arena_.offset(block.segment);
+  note_free({offset, offset + block.range_bytes},
+            block.used.ticket > all_used_.ticket ? block.used : all_used_);
   arena_.deallocate(block.segment);
   block.segment = SegmentId();
   poison(offset, block.range_bytes);
@@ -121,6 +125,7 @@ void TensorPool::State::drop_range(BlockId id) noexcept {
 void TensorPool::State::poison(std::int64_t offset, std::int64_t bytes) noexcept {
   if (!options_.poison || bytes <= 0) return;
   try {
+    wait_for_range({offset, offset + bytes}, device::Queue::kCompute);
     device_.fill(base_ + offset, bytes, options_.poison_pattern);
   } catch (const DeviceError&) {
     ++totals_.failed_copies;
@@ -142,6 +147,12 @@ BlockId TensorPool::State::allocate_with(std::int64_t bytes, const TakeRange& ta
     if (!segment) {
       give_slot(id);
       return {};
+    }
+    try {
+      wait_for_range(range_of(*segment), device::Queue::kCompute);
+    } catch (...) {
+      arena_.deallocate(*segment);
+      throw;
     }
     Block& block = blocks_[id.index()];
     block.bytes = bytes;
@@ -182,7 +193,10 @@ void TensorPool::State::deallocate(BlockId id) noexcept {
   Block& block = blocks_[id.index()];
   if (!block.is_alive || block.is_doomed) return;
   --totals_.blocks;
-  if (is_immovable(block)) remove_immovable(id);
+  if (is_immovable(block)) {
+    remove_immovable(id);
+    note_use(block);
+  }
   block.pins = 0;
   switch (block.residence) {
     case Residence::kMovingOut:
@@ -220,6 +234,7 @@ void TensorPool::State::bind(BlockId id, BlockOwner* owner) {
   if (block.owner != nullptr)
     throw InvalidArgument(fmt::format("block {} is bound already", id.value()));
   if (block.pins == 0) remove_immovable(id);
+  note_write(block);
   block.owner = owner;
 }
 
@@ -244,20 +259,31 @@ void TensorPool::State::unpin(BlockId id) noexcept {
   Block& block = blocks_[id.index()];
   if (!block.is_alive || block.pins == 0) return;
   --block.pins;
+  if (block.pins == 0) {
+    if (std::exchange(block.is_open, false))
+      note_write(block);
+    else
+      note_use(block);
+  }
   if (block.pins == 0 && block.owner != nullptr) remove_immovable(id);
 }
 
 void TensorPool::State::mark_written(BlockId id) {
-  const Block& block = at(id);
+  Block& block = at(id);
   if (block.residence != Residence::kResident)
     throw InvalidArgument(
         fmt::format("block {}: it can only be written where it is resident", id.value()));
+  if (block.pins > 0)
+    block.is_open = true;
+  else
+    note_write(block);
   if (!has_copy(block)) return;
   unlink_clean(id);
   drop_copy(id);
 }
 
 void TensorPool::State::mark_all_written() noexcept {
+  if (is_ahead_) all_used_ = device_.compute_mark();
   for (CleanList& list : clean_) {
     while (list.first.valid()) {
       const BlockId id = list.first;
@@ -334,20 +360,20 @@ bool TensorPool::begin_evict(BlockId block) { return state_->begin_evict(block);
 bool TensorPool::begin_fetch(BlockId block) { return state_->begin_fetch(block); }
 void TensorPool::poll() noexcept { state_->poll(); }
 void TensorPool::synchronize() noexcept { state_->synchronize(); }
-void TensorPool::release_to(BlockId block, void* host_destination) {
-  state_->read(block, host_destination);
+void TensorPool::release_to(BlockId block, void* destination, Side side) {
+  state_->read(block, destination, side);
   state_->deallocate(block);
 }
-void TensorPool::read(BlockId block, void* host_destination) {
-  state_->read(block, host_destination);
+void TensorPool::read(BlockId block, void* destination, Side side) {
+  state_->read(block, destination, side);
 }
 void TensorPool::read_part(BlockId block, std::int64_t offset, void* destination,
-                           std::int64_t bytes) {
-  state_->read_part(block, offset, destination, bytes);
+                           std::int64_t bytes, Side side) {
+  state_->read_part(block, offset, destination, bytes, side);
 }
 void TensorPool::write_part(BlockId block, std::int64_t offset, const void* source,
-                            std::int64_t bytes) {
-  state_->write_part(block, offset, source, bytes);
+                            std::int64_t bytes, Side side) {
+  state_->write_part(block, offset, source, bytes, side);
 }
 
 BlockId TensorPool::find(const void* address) const noexcept {

@@ -10,10 +10,21 @@
 //   a block stands in a clean list <=> it is resident and has a copy on the host or in a file
 //   a block stands in immovable_ <=> it is resident and pinned or unbound
 //   live = arena_.used_bytes() + foreign <= budget
+//
+// On a device whose compute is asynchronous the books run ahead of the bytes, which follow in the
+// order of the queues:
+//   a range is given away while a copy may still use it  <=> it is guarded by that copy's event,
+//     and whoever takes it next makes his queue wait for it
+//   kCompute has written a block that is not pinned behind `written`, and used it behind `used`; a
+//     free range behind the mark of freed_ that covers it
+//   host bytes are written by copies on kCopyOut alone, each behind `spans_read_`; what reads them
+//     is behind `written_below` and, once its block is resident, before kCompute's `read_below`
+//   the host itself reads and writes host bytes only after settle_host()
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -39,6 +50,10 @@ struct Block {
   SegmentId segment;
   BlockOwner* owner = nullptr;  // null: unbound
   device::Event pending;        // of a moving block
+  device::Event written_below;  // the copy that filled `host`, where it may still run
+  device::Event used;           // kCompute's last use of the range
+  device::Event written;        // the last that changed it
+  device::Event read_below;     // its last reading of `host`
   HostSpan host;
   FileSpan file;
   BlockId clean_previous;
@@ -49,6 +64,7 @@ struct Block {
   bool is_alive = false;   // the slot is in use
   bool is_doomed = false;  // deallocated while a copy runs
   bool is_held = false;    // named by the acquire() that runs: may be slid, not evicted
+  bool is_open = false;    // whoever pins it may write it
 };
 
 // Threads: the pool's caller's lock. Sources: tensor_pool.cpp (life and books), movement.cpp
@@ -80,12 +96,13 @@ class TensorPool::State {
   bool begin_fetch(BlockId id);
   void poll() noexcept;
   void synchronize() noexcept;
-  void read(BlockId id, void* destination);
+  void read(BlockId id, void* destination, Side side);
 
   // Parts (parts.cpp).
   BlockId allocate_below(std::int64_t bytes, BlockOwner* owner);
-  void read_part(BlockId id, std::int64_t offset, void* destination, std::int64_t bytes);
-  void write_part(BlockId id, std::int64_t offset, const void* source, std::int64_t bytes);
+  void read_part(BlockId id, std::int64_t offset, void* destination, std::int64_t bytes, Side side);
+  void write_part(BlockId id, std::int64_t offset, const void* source, std::int64_t bytes,
+                  Side side);
 
   // Room.
   void acquire(std::span<const BlockId> ids, const Room& room);
@@ -125,6 +142,11 @@ class TensorPool::State {
     std::vector<BlockId> blocks;  // of each item; none where free
   };
   class Holding;  // is_held for the length of an acquire()
+  // A range whose bytes are used up to an event by somebody who does not own it any more.
+  struct UsedRange {
+    Interval range;
+    device::Event until;
+  };
 
   // Slots and ranges.
   BlockId take_slot();
@@ -152,6 +174,7 @@ class TensorPool::State {
   CleanList& clean_list(const Block& block) noexcept {
     return clean_[static_cast<std::size_t>(block.host.valid() ? Tier::kHost : Tier::kFile)];
   }
+  HostSpan take_host_span_or_throw(std::int64_t bytes);
   HostSpan take_host_span(std::int64_t bytes);
   FileSpan take_file_span(std::int64_t bytes);
   void write_file(const Block& block, const FileSpan& span);
@@ -161,10 +184,28 @@ class TensorPool::State {
   // Parts (parts.cpp).
   Block& settled(BlockId id, std::int64_t offset, std::int64_t bytes);
   void write_zeros(const FileSpan& span);
-  void copy_from_host(void* destination, const void* source, std::int64_t bytes);
-  void copy_to_host(void* destination, const void* source, std::int64_t bytes);
+  void read_span(Block& block, std::int64_t offset, void* destination, std::int64_t bytes,
+                 Side side);
+  void write_span(Block& block, std::int64_t offset, const void* source, std::int64_t bytes,
+                  Side side);
+  void copy_from_buffer(void* destination, const void* buffer, std::int64_t bytes, Side side);
+  void copy_to_buffer(void* buffer, const void* source, std::int64_t bytes, Side side);
+  Side side_of(const void* memory, Side outside) const noexcept {
+    return contains(memory) ? Side::kDevice : outside;
+  }
 
   // Moves.
+  device::Event copy_out(const void* source, void* host, std::int64_t bytes,
+                         const device::Event& made);
+  device::Event last_write(const Block& block) const noexcept;
+  void note_use(Block& block) noexcept;
+  void note_write(Block& block) noexcept;
+  void note_free(const Interval& range, const device::Event& used) noexcept;
+  device::Event last_use_of(const Interval& range) const noexcept;
+  void wait_for_range(const Interval& range, device::Queue queue);
+  void guard_range(const Block& block, const device::Event& event) noexcept;
+  void settle_host();
+  void vacate_for(std::int64_t bytes) noexcept;
   void evict_now(BlockId id);
   void leave_arena(BlockId id) noexcept;
   void fetch_now(BlockId id);
@@ -209,6 +250,7 @@ class TensorPool::State {
   bool slide_out_of(BlockId id, const Interval& window);
   std::optional<SegmentId> range_at_edge(std::int64_t bytes);
 
+  const bool is_ahead_;  // compute is asynchronous
   std::int64_t foreign_bytes_ = 0;
   std::int64_t requested_bytes_ = 0;  // of blocks with a range
   std::int64_t immovable_bytes_ = 0;  // ranges of pinned and unbound blocks
@@ -217,6 +259,11 @@ class TensorPool::State {
   std::vector<Block> blocks_;
   std::vector<BlockId> unused_;
   std::vector<BlockId> moving_;
+  std::vector<UsedRange> guarded_;  // by copies
+  std::deque<UsedRange> freed_;     // by kCompute; the latest, in the order of their marks
+  device::Event freed_before_;      // what freed_ has forgotten was used no later
+  device::Event all_used_;          // any block may have been used up to here
+  device::Event spans_read_;        // host spans that are free were read no later
   std::array<CleanList, 2> clean_;
   std::byte* staging_ = nullptr;
   bool is_packed_ = false;  // the last acquire() asked for it: allocations go to the edges of gaps

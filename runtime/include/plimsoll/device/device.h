@@ -59,7 +59,8 @@ class Device {
   virtual void release() noexcept = 0;
 
   // Submits a copy to a queue and returns the event of its end. Both ranges must stay valid, the
-  // destination untouched and the source unwritten until it has happened.
+  // destination untouched and the source unwritten until it has happened. Where compute is
+  // synchronous, a copy on kCompute is a blocking one.
   virtual Event copy(void* destination, const void* source, std::int64_t bytes, CopyKind kind,
                      Queue queue) = 0;
 
@@ -73,6 +74,9 @@ class Device {
 
   // Marks the present end of a queue.
   virtual Event record(Queue queue) = 0;
+  // The same for kCompute, without a call to the hardware: whoever waits for it may wait for a
+  // later point of kCompute.
+  virtual Event compute_mark() noexcept = 0;
   // Holds back later work of `queue` until the event has happened. Where compute is synchronous,
   // waiting on kCompute blocks the host.
   virtual void wait(Queue queue, const Event& event) = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the pool and its user say to one another about a block.
 //
-// Nouns: BlockId, Residence, BlockOwner, EvictionPolicy.
+// Nouns: BlockId, Residence, Side, BlockOwner, EvictionPolicy.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,21 @@ using BlockId = Id<struct BlockTag>;
 // A moving block still owns its arena range, which counts as live.
 enum class Residence : std::uint8_t { kResident, kMovingOut, kMovingIn, kHost, kFile };
 
+// Where memory of the caller's is that lies outside of the arena.
+enum class Side : std::uint8_t { kHost, kDevice };
+
 // Told where its block is. Called under the pool's caller's lock and before the old range is
 // reused; must not call the pool.
 class BlockOwner {
  public:
   virtual ~BlockOwner() = default;
   // new_address is null where the block was evicted, old_address where it came back. Both set: it
-  // was slid inside the arena; its bytes are at the new address already.
+  // was slid inside the arena; its bytes are at the new address already (for what comes later on
+  // kCompute, where compute is asynchronous).
   virtual void on_move(BlockId block, void* old_address, void* new_address) noexcept = 0;
+  // Called before its bytes are read by a copy that takes it away from where it is, so that work
+  // the device's queues do not know of can be put in front of them.
+  virtual void before_move(BlockId block) noexcept {}
 };
 
 // Says what evictions cost, in any unit. Must not change the pool.

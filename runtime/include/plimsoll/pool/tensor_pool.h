@@ -71,6 +71,9 @@ struct PoolStatistics {
 // Cost: allocate and deallocate O(log n) without pressure, O(n log n) with; n: blocks in the arena.
 // Determinism: same calls, same policy answers and same host room give the same addresses, except
 // that finished asynchronous copies free ranges earlier or later.
+// Asynchronous compute: every call returns without waiting for the device, but where host memory of
+// the caller's or a file is read or written. Addresses are good for what is submitted to kCompute
+// afterwards; memory given to read and write calls is used in its order.
 class TensorPool {
  public:
   // Reserves the arena. All four outlive the pool. Errors: InvalidArgument, DeviceOutOfMemory.
@@ -137,17 +140,19 @@ class TensorPool {
   // Waits for all copies. Blocks whose copy failed are where they were.
   void synchronize() noexcept;
 
-  // Copies the block's bytes, wherever they are, to host memory of size(block) bytes and ends the
+  // Copies the block's bytes, wherever they are, to memory of size(block) bytes and ends the
   // block. The owner is not told. Errors: DeviceError, the block stays.
-  void release_to(BlockId block, void* host_destination);
-  // Copies the block's bytes, wherever they are, to host memory; changes nothing. Errors as above.
-  void read(BlockId block, void* host_destination);
-  // Copies a part of the block's bytes, wherever they are, to a place in the arena or in host
-  // memory, and from one; moves nothing. In a file it reads, and writes, whole chunks of that.
+  void release_to(BlockId block, void* destination, Side side = Side::kHost);
+  // Copies the block's bytes, wherever they are; changes nothing. Errors as above.
+  void read(BlockId block, void* destination, Side side = Side::kHost);
+  // Copies a part of the block's bytes, wherever they are, to a place in the arena or in memory on
+  // `side`, and from one; moves nothing. In a file it reads, and writes, whole chunks of that.
   // Errors: InvalidArgument for bytes beyond the block; DeviceError, HostOutOfMemory (a file's
   // disk), after which the destination holds anything.
-  void read_part(BlockId block, std::int64_t offset, void* destination, std::int64_t bytes);
-  void write_part(BlockId block, std::int64_t offset, const void* source, std::int64_t bytes);
+  void read_part(BlockId block, std::int64_t offset, void* destination, std::int64_t bytes,
+                 Side side = Side::kHost);
+  void write_part(BlockId block, std::int64_t offset, const void* source, std::int64_t bytes,
+                  Side side = Side::kHost);
 
   // O(1). An unknown id is InvalidArgument. find() gives the block that starts exactly there and
   // has a range now, else no id.
