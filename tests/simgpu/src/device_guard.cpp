@@ -91,7 +91,7 @@ class GuardImpl final : public c10::impl::DeviceGuardImplInterface {
   }
   double elapsedTime(void* first, void* second, const c10::DeviceIndex device) const override {
     TORCH_CHECK(first != nullptr && second != nullptr, "simgpu: events that were never recorded");
-    const std::int64_t ns = event_of(second)->virtual_ns - event_of(first)->virtual_ns;
+    const std::int64_t ns = event_of(second)->virtual_time.ns - event_of(first)->virtual_time.ns;
     return static_cast<double>(ns) / 1e6;
   }
 

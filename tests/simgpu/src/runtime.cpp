@@ -99,7 +99,7 @@ void Runtime::forget(ByteRange range) {
 void Runtime::record(const Event& event, const c10::Stream& stream) {
   const std::lock_guard lock(mutex_);
   event->knows = checker_.record(queue_of(stream));
-  event->virtual_ns = clock_.record(queue_of(stream));
+  event->virtual_time = clock_.record(queue_of(stream));
   event->stream = stream;
   const std::uint64_t version = ++event->issued;
   auto mark = [event, version] {
@@ -116,7 +116,7 @@ void Runtime::block(const Event& event, const c10::Stream& stream) {
   const std::uint64_t version = event->issued;
   if (version == 0) return;
   checker_.wait(queue_of(stream), event->knows);
-  clock_.wait(queue_of(stream), event->virtual_ns);
+  clock_.wait(queue_of(stream), event->virtual_time);
   queue(stream).push({[event, version] { event->wait(version); }, false});
 }
 
@@ -125,7 +125,7 @@ bool Runtime::query(const Event& event) {
   const std::uint64_t version = event->issued;
   if (version == 0) return true;
   if (clock_.is_on()) {
-    if (!clock_.has_happened(event->virtual_ns)) return false;
+    if (!clock_.has_happened(event->virtual_time)) return false;
     lock.unlock();
     event->wait(version);
   } else {
@@ -155,13 +155,13 @@ void Runtime::synchronize(const Event& event) {
   const std::uint64_t version = event->issued;
   if (version == 0) return;
   const VectorClock knows = event->knows;
-  const std::int64_t virtual_ns = event->virtual_ns;
+  const Instant virtual_time = event->virtual_time;
   const c10::DeviceIndex device = event->stream->device_index();
   lock.unlock();
   event->wait(version);
   lock.lock();
   checker_.wait_on_host(knows);
-  clock_.wait_on_host(virtual_ns);
+  clock_.wait_on_host(virtual_time);
   lock.unlock();
   throw_on_error(device);
 }
@@ -170,7 +170,7 @@ void Runtime::synchronize(const c10::Stream& stream) {
   std::unique_lock lock(mutex_);
   const int number = queue_of(stream);
   const VectorClock knows = checker_.record(number);
-  const std::int64_t virtual_ns = clock_.record(number);
+  const Instant virtual_time = clock_.record(number);
   JobQueue& waited = queue(stream);
   // Not an event's mark, which is there a moment before the queue is idle: a stream that has been
   // waited for has to be idle when it is asked.
@@ -179,7 +179,7 @@ void Runtime::synchronize(const c10::Stream& stream) {
   waited.wait_for(job);
   lock.lock();
   checker_.wait_on_host(knows);
-  clock_.wait_on_host(virtual_ns);
+  clock_.wait_on_host(virtual_time);
   lock.unlock();
   throw_on_error(stream.device_index());
 }

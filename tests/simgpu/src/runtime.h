@@ -45,7 +45,7 @@ struct EventState {
   // Guarded by the runtime's lock.
   std::uint64_t issued = 0;
   VectorClock knows;
-  std::int64_t virtual_ns = 0;
+  Instant virtual_time;
   std::optional<c10::Stream> stream;
 
   bool is_done(std::uint64_t version);

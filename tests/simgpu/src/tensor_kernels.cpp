@@ -8,6 +8,9 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -133,6 +136,9 @@ void register_tensor_kernels(torch::Library& library) {
   library.impl("view", TORCH_FN(at::native::view));
   library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
   library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  library.impl("unfold", TORCH_FN(at::native::unfold));
+  library.impl("view_as_real", TORCH_FN(at::native::view_as_real));
+  library.impl("view_as_complex", TORCH_FN(at::native::view_as_complex));
   library.impl("set_.source_Storage", TORCH_FN(set_storage));
   library.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_at));
   library.impl("set_.source_Tensor", TORCH_FN(set_tensor));

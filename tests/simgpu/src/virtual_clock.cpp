@@ -22,7 +22,9 @@ double bandwidth(const Speeds& speeds, TimedKind kind) {
 }  // namespace
 
 void VirtualClock::start(const Speeds& speeds) {
+  const std::uint64_t recording = recording_ + 1;
   *this = VirtualClock();
+  recording_ = recording;
   speeds_ = speeds;
   is_on_ = true;
 }
@@ -62,21 +64,22 @@ void VirtualClock::issue(int queue, std::string_view name, const OperationCost& 
                          queue % kStreamsPerDevice, begin_ns, end_ns, cost.bytes});
 }
 
-void VirtualClock::wait(int queue, std::int64_t event_ns) {
+void VirtualClock::wait(int queue, const Instant& event) {
   if (!is_on_) return;
+  const std::int64_t event_ns = ns_of(event);
   const std::int64_t now_ns = time_of(queue);
   if (event_ns <= now_ns) return;
   waited_ns_[index(queue)] += event_ns - now_ns;
   queue_ns_[index(queue)] = event_ns;
 }
 
-void VirtualClock::wait_on_host(std::int64_t event_ns) {
-  if (is_on_) host_ns_ = std::max(host_ns_, event_ns);
+void VirtualClock::wait_on_host(const Instant& event) {
+  if (is_on_) host_ns_ = std::max(host_ns_, ns_of(event));
 }
 
-bool VirtualClock::has_happened(std::int64_t event_ns) {
+bool VirtualClock::has_happened(const Instant& event) {
   host_ns_ += speeds_.issue_ns;
-  return event_ns <= host_ns_;
+  return ns_of(event) <= host_ns_;
 }
 
 std::vector<StreamTimes> VirtualClock::stream_times() const {
@@ -107,6 +110,13 @@ double VirtualClock::hidden_copy_share() const {
   std::int64_t stood_ns = 0;
   for (int queue = 0; queue < kQueues; ++queue) {
     if (computes[index(queue)]) stood_ns += waited_ns_[index(queue)];
+  }
+  // A copy on a stream that computes is waited for by being there.
+  for (const TimedOperation& operation : operations_) {
+    const bool is_copy =
+        operation.kind == TimedKind::kCopyToDevice || operation.kind == TimedKind::kCopyToHost;
+    if (is_copy && computes[index(operation.device * kStreamsPerDevice + operation.stream)])
+      stood_ns += operation.end_ns - operation.begin_ns;
   }
   return 1 - static_cast<double>(std::min(stood_ns, copied_ns)) / static_cast<double>(copied_ns);
 }

@@ -22,6 +22,12 @@ struct OperationCost {
   bool is_counted = true;  // false: bookkeeping that a real device would not do, such as poison
 };
 
+// A point of virtual time, of one recording; in any later one it is long past.
+struct Instant {
+  std::int64_t ns = 0;
+  std::uint64_t recording = 0;
+};
+
 // Threads: needs the runtime's lock around every call.
 class VirtualClock {
  public:
@@ -30,11 +36,11 @@ class VirtualClock {
   bool is_on() const { return is_on_; }
 
   void issue(int queue, std::string_view name, const OperationCost& cost);
-  std::int64_t record(int queue) const { return time_of(queue); }
-  void wait(int queue, std::int64_t event_ns);
-  void wait_on_host(std::int64_t event_ns);
+  Instant record(int queue) const { return {time_of(queue), recording_}; }
+  void wait(int queue, const Instant& event);
+  void wait_on_host(const Instant& event);
   // Says whether the event has happened in virtual time; asking costs host time.
-  bool has_happened(std::int64_t event_ns);
+  bool has_happened(const Instant& event);
 
   const std::vector<TimedOperation>& operations() const { return operations_; }
   std::vector<StreamTimes> stream_times() const;
@@ -46,7 +52,11 @@ class VirtualClock {
   std::int64_t time_of(int queue) const;
   std::int64_t duration_ns(const OperationCost& cost) const;
   std::int64_t* link_of(int queue, TimedKind kind);
+  std::int64_t ns_of(const Instant& event) const {
+    return event.recording == recording_ ? event.ns : 0;
+  }
 
+  std::uint64_t recording_ = 0;
   bool is_on_ = false;
   Speeds speeds_;
   std::int64_t host_ns_ = 0;

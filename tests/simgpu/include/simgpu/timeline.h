@@ -57,8 +57,9 @@ std::vector<StreamTimes> stream_times();
 // The latest end of all streams and the host.
 std::int64_t timeline_end_ns();
 
-// The part of all copies' time in which no other stream's event wait stood for them: 1 where
-// copies cost nothing, 0 where computing stands still for all of them; 1 without copies.
+// The part of the time of all copies over the link in which no stream that computes stood for them,
+// by a wait or because they are its own: 1 where copies cost nothing, 0 where computing stands
+// still for all of them; 1 without copies.
 double hidden_copy_share();
 
 // As Chrome's about:tracing and Perfetto read it.
