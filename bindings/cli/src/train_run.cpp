@@ -15,7 +15,7 @@
 namespace plimsoll::cli {
 namespace {
 
-constexpr AllocatorOptions kUnlimited = {.limit_bytes = 0, .attribute = false};
+const AllocatorOptions kUnlimited = {.limit_bytes = 0, .attribute = false};
 
 }  // namespace
 

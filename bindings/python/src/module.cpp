@@ -241,9 +241,11 @@ void define_allocator(py::module_& module) {
       },
       py::arg("limit_bytes"), py::arg("attribute"), py::arg("plan"));
   module.def("allocator_statistics", [] { return to_dict(allocator_statistics()); });
-  module.def("reset_allocator_statistics", &reset_allocator_statistics);
+  module.def("reset_allocator_statistics", [] { reset_allocator_statistics(); });
   module.def("mark_step", &mark_step);
-  module.def("record_memory_history", &record_memory_history, py::arg("most_events"));
+  module.def(
+      "record_memory_history", [](std::size_t most_events) { record_memory_history(most_events); },
+      py::arg("most_events"));
   module.def("memory_snapshot", [] { return py::bytes(memory_snapshot()); });
 }
 

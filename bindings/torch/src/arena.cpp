@@ -24,21 +24,17 @@ constexpr const char* kStrictText =
     "Plimsoll (strict_pointers): the address of this tensor's bytes may change with any operator. "
     "Call Session::pin(tensor) before taking a raw pointer.";
 
-const c10::Device kCpu(c10::DeviceType::CPU);
-
-std::int64_t rounded_bytes(const c10::StorageImpl* storage) {
-  return align_up(static_cast<std::int64_t>(storage->nbytes()), kArenaAlignment);
-}
-
 // For messages, where the operands could not all be taken over.
-std::int64_t distinct_bytes(const c10::SmallVectorImpl<Arena::Touched>& storages) {
+std::int64_t distinct_bytes(const c10::SmallVectorImpl<Arena::Touched>& storages,
+                            const Place& place) {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < storages.size(); ++i) {
     const auto is_same = [&](const Arena::Touched& other) {
       return other.first == storages[i].first;
     };
     const auto* end = storages.begin() + i;
-    if (std::none_of(storages.begin(), end, is_same)) bytes += rounded_bytes(storages[i].first);
+    if (std::none_of(storages.begin(), end, is_same))
+      bytes += place.rounded(storages[i].first->nbytes());
   }
   return bytes;
 }
@@ -49,18 +45,9 @@ void replace_data(c10::StorageImpl* storage, c10::DataPtr&& data) {
   storage->set_data_ptr_noswap(std::move(data));
 }
 
-device::HostDeviceOptions host_device_options(device::FaultPlan* faults) {
-  device::HostDeviceOptions options;
-  options.faults = faults;
-  options.parallel_for = [](std::int64_t count,
-                            const std::function<void(std::int64_t, std::int64_t)>& body) {
-    at::parallel_for(0, count, /*grain_size=*/128 << 10, body);
-  };
-  return options;
-}
-
-bool wants_overlap(Overlap overlap) {
+bool wants_overlap(Overlap overlap, const Place& place) {
   if (overlap != Overlap::kAuto) return overlap == Overlap::kOn;
+  if (!place.is_host()) return true;
   // On the host a copy engine is a thread: it helps only where operators leave it a core.
   return static_cast<int>(std::thread::hardware_concurrency()) > at::get_num_threads();
 }
@@ -74,7 +61,7 @@ void ManagedStorage::on_move(pool::BlockId, void* old_address, void* new_address
   // context, whatever the address. One that is not must not start to die while its pointer changes.
   c10::intrusive_ptr<c10::StorageImpl> keep = reference.lock();
   if (keep == nullptr) return;
-  replace_data(storage, c10::DataPtr(new_address, this, &Arena::end_managed, kCpu));
+  replace_data(storage, arena->data_at(new_address, this));
   if (new_address == nullptr) {
     say_evicted(storage);
   } else if (arena->options_.strict_pointers && frames == 0 && user_pins == 0) {
@@ -83,6 +70,7 @@ void ManagedStorage::on_move(pool::BlockId, void* old_address, void* new_address
     allow_pointers(storage);
   }
   arena->dropped_later_.push_back(std::move(keep));
+  if (new_address == nullptr && arena->overlaps_) arena->tracker_.note_eviction(track);
   if (arena->options_.record_events && (old_address == nullptr || new_address == nullptr)) {
     const auto kind =
         new_address == nullptr ? SessionEvent::Kind::kEvict : SessionEvent::Kind::kFetch;
@@ -92,9 +80,14 @@ void ManagedStorage::on_move(pool::BlockId, void* old_address, void* new_address
   }
 }
 
-Arena::Arena(const SessionOptions& options)
-    : options_(options),
-      overlaps_(wants_overlap(options.overlap)),
+Arena::Arena(const SessionOptions& options) : Arena(options, SessionDevice::make(options)) {}
+
+Arena::Arena(const SessionOptions& options, std::unique_ptr<SessionDevice> device)
+    : ArenaSource(device->where()),
+      options_(options),
+      device_(std::move(device)),
+      place_{device_->where(), device_->device().info().alignment_bytes},
+      overlaps_(wants_overlap(options.overlap, place_)),
       tracker_(options.eviction_order == EvictionOrder::kLeastRecentlyUsed) {
   if (options.budget_bytes <= 0) {
     throw InvalidArgument("SessionOptions::budget_bytes is " +
@@ -106,7 +99,6 @@ Arena::Arena(const SessionOptions& options)
         "SessionOptions::strict_pointers: this LibTorch cannot make data_ptr() throw for "
         "a time; leave it off, or take a later release");
   }
-  device_ = std::make_unique<device::HostDevice>(host_device_options(options.testing_faults));
   if (!options.spill_folder.empty()) {
     pool::FileTierOptions file;
     file.folder = options.spill_folder;
@@ -119,13 +111,13 @@ Arena::Arena(const SessionOptions& options)
   pool::HostTierOptions host;
   host.limit_bytes = options.host_limit_bytes;
   host.file = file_.get();
-  host_ = std::make_unique<pool::HostTier>(*device_, host);
+  host_ = std::make_unique<pool::HostTier>(device_->device(), host);
   pool::TensorPoolOptions pool;
   pool.budget_bytes = options.budget_bytes;
   pool.poison = options.poison;
-  pool_ = std::make_unique<pool::TensorPool>(*device_, *host_, *this, pool);
+  pool_ = std::make_unique<pool::TensorPool>(device_->device(), *host_, *this, pool);
   // The pool reserved the arena; its range is what contains() says, found from its first block.
-  const pool::BlockId first = pool_->allocate(kArenaAlignment);
+  const pool::BlockId first = pool_->allocate(place_.alignment_bytes);
   const auto* base = static_cast<const char*>(pool_->address(first));
   pool_->deallocate(first);
   pool_->reset_peak();
@@ -146,10 +138,14 @@ ManagedStorage* Arena::new_managed(c10::StorageImpl* storage) {
   managed->reference = c10::weak_intrusive_ptr<c10::StorageImpl>(
       c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));
   managed->track.owner = managed.get();
-  managed->track.bytes = rounded_bytes(storage);
+  managed->track.bytes = place_.rounded(storage->nbytes());
   ManagedStorage* pointer = managed.get();
   managed_[storage] = std::move(managed);
   return pointer;
+}
+
+c10::DataPtr Arena::data_at(void* address, ManagedStorage* managed) const {
+  return {address, managed, &Arena::end_managed, place_.device};
 }
 
 bool Arena::holds_unbound(const c10::StorageImpl* storage) const {
@@ -165,13 +161,13 @@ bool Arena::is_movable(c10::StorageImpl* storage) const {
   const c10::DataPtr& data = storage->_mutable_data_ptr_no_checks();
   const bool is_private = storage->resizable() || storage->allocator() == nullptr;
   return is_private && !storage->received_cuda() && data.get_context() == data.get() &&
-         HostAllocator::installed().owns_deleter(data.get_deleter());
+         device_->owns_deleter(data.get_deleter());
 }
 
 void Arena::bind(ManagedStorage* managed, pool::BlockId block, void* address) {
   pool_->bind(block, managed);
   managed->block = block;
-  replace_data(managed->storage, c10::DataPtr(address, managed, &Arena::end_managed, kCpu));
+  replace_data(managed->storage, data_at(address, managed));
 }
 
 void Arena::adopt(ManagedStorage* managed) {
@@ -179,9 +175,10 @@ void Arena::adopt(ManagedStorage* managed) {
   const auto bytes = static_cast<std::int64_t>(storage->nbytes());
   const pool::BlockId block = pool_->allocate(bytes);
   void* address = pool_->address(block);
+  const c10::DataPtr& old = storage->_mutable_data_ptr_no_checks();
   try {
-    device_->copy_blocking(address, storage->_mutable_data_ptr_no_checks().get(), bytes,
-                           device::CopyKind::kHostToDevice);
+    device_->copy(address, old.get(), bytes);
+    device_->note_use(old);
   } catch (...) {
     pool_->deallocate(block);
     throw;
@@ -189,7 +186,7 @@ void Arena::adopt(ManagedStorage* managed) {
   pool_->bind(block, managed);
   managed->block = block;
   // This ends the old DataPtr, by its own deleter.
-  storage->set_data_ptr_noswap(c10::DataPtr(address, managed, &Arena::end_managed, kCpu));
+  storage->set_data_ptr_noswap(data_at(address, managed));
 }
 
 ManagedStorage* Arena::manage(c10::StorageImpl* storage) {
@@ -229,7 +226,7 @@ void Arena::end_managed(void* context) {
 void Arena::storage_ended(ManagedStorage* managed) noexcept {
   std::shared_ptr<Arena> last;  // outlives the lock
   const Lock lock(*this);
-  if (managed->block.valid()) pool_->deallocate(managed->block);
+  if (managed->block.valid()) end_block(managed->block);
   managed->block = {};
   // A storage that lives on has been given other memory by its operator, which rebinds it.
   managed->is_dead = managed->reference.use_count() == 0;
@@ -324,6 +321,7 @@ std::uint64_t script_key(std::uint64_t op_hash, const OperatorFrame& frame) {
 void Arena::begin_operator(std::uint64_t op_hash, const std::string& name,
                            const c10::SmallVectorImpl<Touched>& storages, OperatorFrame& frame) {
   const Lock lock(*this);
+  device_->follow_current_stream();
   ++serial_;
   op_name_ = &name;
   op_live_bytes_ = op_peak_bytes_ = op_largest_bytes_ = op_operand_bytes_ = 0;
@@ -349,7 +347,7 @@ void Arena::begin_operator(std::uint64_t op_hash, const std::string& name,
   } catch (const DeviceOutOfMemory& error) {
     abandon(frame);
     if (leave_to_heap(storages)) return;
-    op_operand_bytes_ = distinct_bytes(storages);
+    op_operand_bytes_ = distinct_bytes(storages, place_);
     throw_out_of_memory(error.what(), 0);
   } catch (const HostOutOfMemory& error) {
     abandon(frame);
@@ -398,7 +396,7 @@ void Arena::rebind(ManagedStorage* managed) {
     managed->track.is_immovable = false;
   }
   void* address = managed->storage->_mutable_data_ptr_no_checks().get();
-  managed->track.bytes = rounded_bytes(managed->storage);
+  managed->track.bytes = place_.rounded(managed->storage->nbytes());
   if (address == nullptr || !holds_unbound(managed->storage)) return;
   bind(managed, pool_->find(address), address);
   --unbound_blocks_;
@@ -490,7 +488,9 @@ void Arena::run_ahead() noexcept {
     }
     pool_->poll();
     for (Track* track : tracker_.returning()) {
-      if (block_of(track).valid()) pool_->begin_fetch(block_of(track));
+      const pool::BlockId block = block_of(track);
+      if (!block.valid() || pool_->begin_fetch(block)) continue;
+      if (pool_->residence(block) == pool::Residence::kHost) tracker_.ask_again(*track);
     }
   } catch (const Error&) {
     // The operator has run; what could not be moved ahead is moved when it is needed, and fails
@@ -501,7 +501,7 @@ void Arena::run_ahead() noexcept {
 void* Arena::allocate(std::size_t bytes) {
   const Lock lock(*this);
   const auto wanted = static_cast<std::int64_t>(bytes);
-  const std::int64_t rounded = align_up(wanted, kArenaAlignment);
+  const std::int64_t rounded = place_.rounded(bytes);
   try {
     pool::BlockId block = allocate_by_script(wanted);
     if (!block.valid()) block = pool_->allocate(wanted);
@@ -533,7 +533,7 @@ void Arena::deallocate(void* address) noexcept {
     // What a failing kernel gives back on its way out says nothing about the kernel.
     if (!has_run_out_) trace_.end(scratch.place);
   }
-  pool_->deallocate(block);
+  end_block(block);
   --unbound_blocks_;
   if (keep_alive_ != nullptr && managed_.empty() && unbound_blocks_ == 0) {
     last = std::move(keep_alive_);
@@ -552,6 +552,7 @@ double Arena::slide_cost(std::int64_t bytes) const { return tracker_.slide_cost(
 void Arena::pin(c10::StorageImpl* storage) {
   const Lock lock(*this);
   try {
+    device_->follow_current_stream();
     ManagedStorage* managed = find(storage);
     if (managed == nullptr) managed = manage(storage);
     // Foreign memory does not move anyway.
@@ -562,7 +563,7 @@ void Arena::pin(c10::StorageImpl* storage) {
     pool_->mark_written(managed->block);
     allow_pointers(storage);
   } catch (const DeviceOutOfMemory& error) {
-    throw_out_of_memory(error.what(), rounded_bytes(storage));
+    throw_out_of_memory(error.what(), place_.rounded(storage->nbytes()));
   } catch (const HostOutOfMemory& error) {
     throw_host_full(error.what());
   }

@@ -19,7 +19,6 @@
 #include <c10/util/SmallVector.h>
 #include <c10/util/flat_hash_map.h>
 
-#include "plimsoll/device/host_device.h"
 #include "plimsoll/pool/file_tier.h"
 #include "plimsoll/pool/host_tier.h"
 #include "plimsoll/pool/tensor_pool.h"
@@ -27,11 +26,11 @@
 
 #include "arena_source.h"
 #include "operator_script.h"
+#include "session_device.h"
 #include "step_tracker.h"
+#include "tensor_storages.h"
 
 namespace plimsoll::detail {
-
-inline constexpr std::int64_t kArenaAlignment = 64;
 
 class Arena;
 
@@ -45,6 +44,7 @@ struct OwnedTrack final : Track {
 // Found by its StorageImpl's address, which the weak reference keeps from being used again.
 struct ManagedStorage final : pool::BlockOwner {
   void on_move(pool::BlockId block, void* old_address, void* new_address) noexcept override;
+  void before_move(pool::BlockId block) noexcept override;
 
   Arena* arena = nullptr;
   c10::StorageImpl* storage = nullptr;
@@ -137,10 +137,12 @@ class Arena final : public ArenaSource,
   std::vector<SessionEvent> take_events();
   void add_event(SessionEvent event);
   std::int64_t now_ns() const;
+  const Place& place() const { return place_; }
 
   // ArenaSource: allocations inside operators.
   void* allocate(std::size_t bytes) override;
   void deallocate(void* address) noexcept override;
+  void record_stream(void* address, const c10::Stream& stream) override;
   // EvictionPolicy. Called by the pool under the lock.
   double eviction_cost(pool::BlockId block) const override;
   double slide_cost(std::int64_t bytes) const override;
@@ -152,6 +154,7 @@ class Arena final : public ArenaSource,
   // The same; after letting it go, drops references that moves have taken.
   class Lock;
 
+  Arena(const SessionOptions& options, std::unique_ptr<SessionDevice> device);
   static void end_managed(void* context);
   void storage_ended(ManagedStorage* managed) noexcept;
   ManagedStorage* find(c10::StorageImpl* storage) const;
@@ -163,6 +166,10 @@ class Arena final : public ArenaSource,
   // ordinary memory again. False in a step.
   bool leave_to_heap(const c10::SmallVectorImpl<Touched>& storages);
   void bind(ManagedStorage* managed, pool::BlockId block, void* address);
+  c10::DataPtr data_at(void* address, ManagedStorage* managed) const;
+  void end_block(pool::BlockId block) noexcept;
+  void join_streams(pool::BlockId block) noexcept;
+  void keep_in_reach(ManagedStorage* managed) noexcept;
   bool holds_unbound(const c10::StorageImpl* storage) const;
   bool is_movable(c10::StorageImpl* storage) const;
   void unmanage(ManagedStorage* managed) noexcept;
@@ -186,8 +193,9 @@ class Arena final : public ArenaSource,
   void note_peak();
 
   const SessionOptions options_;
-  bool overlaps_;
-  std::unique_ptr<device::HostDevice> device_;
+  std::unique_ptr<SessionDevice> device_;
+  const Place place_;
+  const bool overlaps_;
   std::unique_ptr<pool::FileTier> file_;
   std::unique_ptr<pool::HostTier> host_;
   std::unique_ptr<pool::TensorPool> pool_;
@@ -198,6 +206,8 @@ class Arena final : public ArenaSource,
   ska::flat_hash_map<c10::StorageImpl*, std::unique_ptr<ManagedStorage>> managed_;
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped_later_;
   std::shared_ptr<Arena> keep_alive_;  // set by retire() while blocks are out
+  // Streams that recordStream() named for a block, until it moves or ends.
+  ska::flat_hash_map<std::int32_t, c10::SmallVector<c10::Stream, 2>> streams_of_blocks_;
 
   // The running operator's allocations.
   struct Scratch {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Storages that an operator reads and writes in parts, because they are larger than what is left.
-#include <cstring>
 #include <utility>
 
 #include "plimsoll/base/error.h"
@@ -14,16 +13,18 @@ ManagedStorage* Arena::manage_below(c10::StorageImpl* storage) {
   ManagedStorage* managed = new_managed(storage);
   try {
     managed->block = pool_->allocate_below(bytes, managed);
-    const void* memory = storage->_mutable_data_ptr_no_checks().get();
-    if (memory != nullptr) pool_->write_part(managed->block, 0, memory, bytes);
+    const c10::DataPtr& memory = storage->_mutable_data_ptr_no_checks();
+    if (memory) {
+      pool_->write_part(managed->block, 0, memory.get(), bytes, device_->side());
+      device_->note_use(memory);
+    }
   } catch (...) {
     if (managed->block.valid()) pool_->deallocate(managed->block);
     managed_.erase(storage);
     throw;
   }
   // This ends the old DataPtr, by its own deleter.
-  storage->set_data_ptr_noswap(
-      c10::DataPtr(nullptr, managed, &Arena::end_managed, c10::DeviceType::CPU));
+  storage->set_data_ptr_noswap(data_at(nullptr, managed));
   say_evicted(storage);
   return managed;
 }
@@ -31,6 +32,7 @@ ManagedStorage* Arena::manage_below(c10::StorageImpl* storage) {
 bool Arena::stream(c10::StorageImpl* storage, OperatorFrame& frame) {
   const Lock lock(*this);
   try {
+    device_->follow_current_stream();
     ManagedStorage* managed = find(storage);
     if (managed == nullptr) {
       // Outside of a step it stays as it is.
@@ -57,7 +59,7 @@ void Arena::read_part(c10::StorageImpl* storage, std::int64_t offset, void* to,
     pool_->read_part(managed->block, offset, to, bytes);
   } else {
     const auto* from = static_cast<const char*>(storage->_mutable_data_ptr_no_checks().get());
-    std::memcpy(to, from + offset, static_cast<std::size_t>(bytes));
+    device_->copy(to, from + offset, bytes);
   }
 }
 
@@ -67,7 +69,7 @@ void Arena::write_part(c10::StorageImpl* storage, std::int64_t offset, const voi
   const ManagedStorage* managed = find(storage);
   if (managed == nullptr) {
     auto* to = static_cast<char*>(storage->_mutable_data_ptr_no_checks().get());
-    std::memcpy(to + offset, from, static_cast<std::size_t>(bytes));
+    device_->copy(to + offset, from, bytes);
     return;
   }
   try {

@@ -19,7 +19,7 @@ pool::BlockId Arena::allocate_by_script(std::int64_t bytes) {
   const std::size_t place = trace_.size();
   if (place < script_->allocations.size()) {
     const OperatorScript::Allocation& next = script_->allocations[place];
-    if (next.bytes == align_up(bytes, kArenaAlignment)) {
+    if (next.bytes == place_.rounded(static_cast<std::size_t>(bytes))) {
       const pool::BlockId block = pool_->allocate_at(script_base_ + next.offset, bytes);
       if (block.valid()) return block;
     }

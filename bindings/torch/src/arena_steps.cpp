@@ -11,6 +11,13 @@
 #include "pointer_checks.h"
 
 namespace plimsoll::detail {
+namespace {
+
+constexpr const char* kLeftBehindText =
+    "Plimsoll: this tensor's bytes found no room when its session ended, neither in LibTorch's own "
+    "memory nor in the arena. Copy what is to outlive a session elsewhere before it ends.";
+
+}  // namespace
 
 std::int64_t Arena::now_ns() const {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -165,9 +172,10 @@ void Arena::give_back(ManagedStorage* managed) {
   // Someone outside of LibTorch holds its address (a NumPy array): it stays, and the arena with it.
   if (managed->user_pins > 0 && !storage->resizable()) return;
   if (managed->block.valid()) {
-    c10::DataPtr memory = HostAllocator::installed().allocate_on_heap(storage->nbytes());
+    c10::DataPtr memory = device_->allocate_outside(storage->nbytes());
     if (managed->user_pins > 0) pool_->unpin(managed->block);
-    pool_->release_to(managed->block, memory.get());
+    join_streams(managed->block);
+    pool_->release_to(managed->block, memory.get(), device_->side());
     managed->block = {};
     storage->_mutable_data_ptr_no_checks().release_context();
     storage->set_data_ptr_noswap(std::move(memory));
@@ -177,8 +185,23 @@ void Arena::give_back(ManagedStorage* managed) {
   unmanage(managed);
 }
 
+// What could not leave the arena when the session ended is to stand in it from now on.
+void Arena::keep_in_reach(ManagedStorage* managed) noexcept {
+  if (!managed->block.valid()) return;
+  try {
+    pool_->acquire({&managed->block, 1});
+  } catch (const std::exception&) {
+    forbid_pointers(managed->storage, kLeftBehindText);
+  }
+}
+
 void Arena::retire() noexcept {
   const Lock lock(*this);
+  try {
+    device_->follow_current_stream();
+  } catch (const DeviceError&) {
+    // The device is broken; so is what is on it.
+  }
   pool_->synchronize();
   std::vector<ManagedStorage*> all;
   for (const auto& [storage, managed] : managed_) all.push_back(managed.get());
@@ -194,6 +217,7 @@ void Arena::retire() noexcept {
       }
     }
   }
+  for (const auto& [storage, managed] : managed_) keep_in_reach(managed.get());
   if (!managed_.empty() || unbound_blocks_ > 0) keep_alive_ = shared_from_this();
 }
 

@@ -10,7 +10,6 @@
 
 #include "arena.h"
 #include "operator_info.h"
-#include "tensor_storages.h"
 
 namespace plimsoll::detail {
 namespace {
@@ -46,8 +45,8 @@ bool is_real(const at::Tensor& tensor) {
 
 // Elements in the order of their addresses are then all elements, once.
 bool is_dense(const at::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.layout() == c10::kStrided && tensor.has_storage() &&
-         !tensor.is_quantized() && !tensor.is_nested() && !tensor.is_conj() && !tensor.is_neg() &&
+  return tensor.layout() == c10::kStrided && tensor.has_storage() && !tensor.is_quantized() &&
+         !tensor.is_nested() && !tensor.is_conj() && !tensor.is_neg() &&
          tensor.is_non_overlapping_and_dense() && is_real(tensor);
 }
 
@@ -76,7 +75,8 @@ bool overwrites(std::string_view name) {
 
 // Operators that may ask for another kind of result than the operand: the chunk's result would have
 // it, and elements would stand elsewhere.
-bool asks_for_another_layout(const OperatorInfo& info, const torch::jit::Stack& stack) {
+bool asks_for_another_layout(const OperatorInfo& info, const torch::jit::Stack& stack,
+                             const Place& place) {
   if (info.name != "aten::clone" && info.kind != OperatorClass::kFactory) return false;
   const c10::IValue& format = stack.back();
   if (!format.isNone() && format.toMemoryFormat() != c10::MemoryFormat::Preserve) return true;
@@ -86,14 +86,14 @@ bool asks_for_another_layout(const OperatorInfo& info, const torch::jit::Stack& 
   const c10::IValue& device = stack[stack.size() - 3];
   const c10::IValue& layout = stack[stack.size() - 4];
   return (!pinned.isNone() && pinned.toBool()) ||
-         (!device.isNone() && !device.toDevice().is_cpu()) ||
+         (!device.isNone() && !place.holds(device.toDevice())) ||
          (!layout.isNone() && layout.toLayout() != c10::kStrided);
 }
 
 }  // namespace
 
-std::optional<ChunkedCall> ChunkedCall::of(const OperatorInfo& info,
-                                           const torch::jit::Stack& stack) {
+std::optional<ChunkedCall> ChunkedCall::of(const OperatorInfo& info, const torch::jit::Stack& stack,
+                                           const Place& place) {
   ChunkedCall call;
   call.arguments_ = info.arguments;
   call.first_ = stack.size() - static_cast<std::size_t>(info.arguments);
@@ -103,7 +103,7 @@ std::optional<ChunkedCall> ChunkedCall::of(const OperatorInfo& info,
     if (value.isTensorList()) return std::nullopt;
     if (!value.isTensor() || !value.toTensor().defined()) continue;
     const at::Tensor& tensor = value.toTensor();
-    c10::StorageImpl* storage = storage_of(tensor);
+    c10::StorageImpl* storage = storage_of(tensor, place);
     if (tensor.dim() == 0) {
       if (info.writes_argument(i)) return std::nullopt;
       if (storage != nullptr) call.numbers_.push_back(storage);
@@ -118,7 +118,7 @@ std::optional<ChunkedCall> ChunkedCall::of(const OperatorInfo& info,
     for (const Large& other : call.large_) {
       const at::Tensor& earlier =
           stack[call.first_ + static_cast<std::size_t>(other.index)].toTensor();
-      const bool is_shared = storage_of(earlier) == storage;
+      const bool is_shared = storage_of(earlier, place) == storage;
       if (is_shared && earlier.storage_offset() != tensor.storage_offset()) return std::nullopt;
     }
     const bool is_written = info.writes_argument(i);
@@ -133,7 +133,7 @@ std::optional<ChunkedCall> ChunkedCall::of(const OperatorInfo& info,
     }
   }
   if (shape == nullptr) return std::nullopt;
-  if (asks_for_another_layout(info, stack)) return std::nullopt;
+  if (asks_for_another_layout(info, stack, place)) return std::nullopt;
   call.elements_ = shape->numel();
   if (call.returned_argument_ < 0) call.bytes_ += static_cast<std::int64_t>(shape->nbytes());
   return call;
@@ -185,7 +185,8 @@ c10::SmallVector<at::Tensor, 4> ChunkedCall::make_chunks(const torch::jit::Stack
   count = std::clamp(count, std::min(kElementsInStep, elements_), elements_);
   c10::SmallVector<at::Tensor, 4> chunks;
   for (const Large& large : large_) {
-    chunks.push_back(at::empty({count}, at::TensorOptions().dtype(tensor(large).scalar_type())));
+    const at::Tensor& whole = tensor(large);
+    chunks.push_back(at::empty({count}, at::dtype(whole.scalar_type()).device(whole.device())));
   }
   return chunks;
 }

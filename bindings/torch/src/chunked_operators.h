@@ -22,6 +22,8 @@
 #include <c10/util/FunctionRef.h>
 #include <c10/util/SmallVector.h>
 
+#include "tensor_storages.h"
+
 namespace plimsoll::detail {
 
 class Arena;
@@ -34,7 +36,8 @@ bool is_exactly_rounded(const c10::FunctionSchema& schema);
 // references to nothing: the stack has to stay as it is.
 class ChunkedCall {
  public:
-  static std::optional<ChunkedCall> of(const OperatorInfo& info, const torch::jit::Stack& stack);
+  static std::optional<ChunkedCall> of(const OperatorInfo& info, const torch::jit::Stack& stack,
+                                       const Place& place);
 
   // Distinct storages of the large operands whose bytes matter, and a result where the operator
   // makes one.

@@ -10,8 +10,10 @@
 #include "plimsoll/base/bytes.h"
 #include "plimsoll/base/error.h"
 
+#include "device_allocator.h"
 #include "host_allocator.h"
 #include "operator_trail.h"
+#include "session_device.h"
 
 namespace plimsoll {
 
@@ -27,14 +29,28 @@ std::string_view allocation_kind_name(AllocationKind kind) noexcept {
   return "outside";
 }
 
+namespace {
+
+detail::HeapAccount& account_of(const c10::Device& device) {
+  if (device.is_cpu()) return detail::HostAllocator::installed().account();
+  return detail::DeviceAllocator::installed(device.type())
+      .account(detail::with_index(device).index());
+}
+
+}  // namespace
+
 void install_allocator(const AllocatorOptions& options) {
   if (options.limit_bytes < 0) {
     throw InvalidArgument("install_allocator: limit_bytes is " +
                           std::to_string(options.limit_bytes) +
                           "; write a positive number of bytes, or 0 for no limit");
   }
-  detail::HostAllocator::installed().account().enable(options);
-  detail::HostAllocator::installed().set_planning(options.plan);
+  if (options.plan && !options.device.is_cpu()) {
+    throw Unsupported("install_allocator: plan is for the CPU; leave it off for device " +
+                      options.device.str());
+  }
+  account_of(options.device).enable(options);
+  if (options.device.is_cpu()) detail::HostAllocator::installed().set_planning(options.plan);
 }
 
 void mark_step() {
@@ -55,21 +71,21 @@ PlannedAllocations planned_allocations() {
           .arena_bytes = all.arena_bytes};
 }
 
-AllocatorStatistics allocator_statistics() {
-  return detail::HostAllocator::installed().account().statistics();
+AllocatorStatistics allocator_statistics(c10::Device device) {
+  return account_of(device).statistics();
 }
 
-void reset_allocator_statistics() { detail::HostAllocator::installed().account().reset(); }
+void reset_allocator_statistics(c10::Device device) { account_of(device).reset(); }
 
-std::vector<PeakOwner> peak_owners(std::size_t most) {
-  return detail::HostAllocator::installed().account().peak_owners(most);
+std::vector<PeakOwner> peak_owners(std::size_t most, c10::Device device) {
+  return account_of(device).peak_owners(most);
 }
 
-void record_memory_history(std::size_t most_events) {
-  detail::HostAllocator::installed().account().record_history(most_events);
+void record_memory_history(std::size_t most_events, c10::Device device) {
+  account_of(device).record_history(most_events);
 }
 
-std::string memory_snapshot() { return detail::HostAllocator::installed().account().snapshot(); }
+std::string memory_snapshot(c10::Device device) { return account_of(device).snapshot(); }
 
 namespace detail {
 namespace {

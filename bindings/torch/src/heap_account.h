@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level 0's account of what LibTorch's CPU allocator took from the heap.
+// Level 0's account of what LibTorch's allocator for one device took from the heap, or from the
+// device.
 //
 // Nouns: HeapAccount, Charge.
 #pragma once
@@ -41,6 +42,7 @@ class HeapAccount {
     Charge(const Charge&) = delete;
     Charge& operator=(const Charge&) = delete;
     void commit(void* address);
+    bool is_counted() const { return bytes_ > 0; }
 
    private:
     HeapAccount& account_;

@@ -20,6 +20,9 @@ namespace {
 // Initial-exec: no call into the loader for each allocation, in shared libraries too.
 [[gnu::tls_model("initial-exec")]] constinit thread_local ArenaSource* t_source = nullptr;
 
+// The same for allocations on a device that is not the CPU.
+[[gnu::tls_model("initial-exec")]] constinit thread_local ArenaSource* t_device_source = nullptr;
+
 // The arena that this OpenMP worker's team works for.
 [[gnu::tls_model("initial-exec")]] constinit thread_local ArenaSource* t_team = nullptr;
 
@@ -72,22 +75,37 @@ class HeapResource final : public pool::MemoryResource {
 
 }  // namespace
 
-ArenaScope::ArenaScope(ArenaSource* source) noexcept : source_(source), previous_(t_source) {
+ArenaSource* device_source() noexcept { return t_device_source; }
+
+ArenaScope::ArenaScope(ArenaSource* source) noexcept : source_(source), previous_(nullptr) {
   if (source_ == nullptr) return;
-  t_source = source_;
+  if (!source_->arena_device().is_cpu()) {
+    previous_ = std::exchange(t_device_source, source_);
+    return;
+  }
+  previous_ = std::exchange(t_source, source_);
   g_hot.worker_source.store(source_, std::memory_order_release);
   g_hot.open_scopes.fetch_add(1, std::memory_order_acq_rel);
 }
 
 ArenaScope::~ArenaScope() {
   if (source_ == nullptr) return;
+  if (!source_->arena_device().is_cpu()) {
+    t_device_source = previous_;
+    return;
+  }
   t_source = previous_;
   g_hot.open_scopes.fetch_sub(1, std::memory_order_acq_rel);
 }
 
-HeapScope::HeapScope() noexcept : previous_(std::exchange(t_source, nullptr)) {}
+HeapScope::HeapScope() noexcept
+    : previous_(std::exchange(t_source, nullptr)),
+      previous_device_(std::exchange(t_device_source, nullptr)) {}
 
-HeapScope::~HeapScope() { t_source = previous_; }
+HeapScope::~HeapScope() {
+  t_source = previous_;
+  t_device_source = previous_device_;
+}
 
 void enroll_workers(ArenaSource* source) {
   at::parallel_for(0, at::get_num_threads(), /*grain_size=*/1,

@@ -48,11 +48,12 @@ class HostAllocator final : public c10::Allocator {
   // Errors: Unsupported where all are taken.
   void add_arena(const void* begin, const void* end, ArenaSource* source);
   void remove_arena(ArenaSource* source) noexcept;
+  // The arena that an address lies in, of whatever device; null where it lies in none.
+  ArenaSource* arena_of(const void* address) const noexcept;
 
  private:
   HostAllocator();
   static void release(void* address);
-  ArenaSource* arena_of(const void* address) const noexcept;
 
   struct Range {
     std::atomic<const char*> begin{nullptr};
@@ -77,8 +78,8 @@ class HostAllocator final : public c10::Allocator {
 // microseconds.
 void enroll_workers(ArenaSource* source);
 
-// While it lives, this thread's allocations come from `source`, and those of its enrolled workers.
-// Null leaves the routing as it is.
+// While it lives, this thread's allocations on the device of `source` come from it, and those of
+// its enrolled workers. Null leaves the routing as it is.
 class ArenaScope {
  public:
   explicit ArenaScope(ArenaSource* source) noexcept;
@@ -91,7 +92,11 @@ class ArenaScope {
   ArenaSource* previous_;
 };
 
-// While it lives inside an ArenaScope, this thread's allocations come from the heap.
+// Where this thread's allocations on a device other than the CPU come from; null: not from an
+// arena.
+ArenaSource* device_source() noexcept;
+
+// While it lives inside an ArenaScope, this thread's allocations come from no arena.
 class HeapScope {
  public:
   HeapScope() noexcept;
@@ -101,6 +106,7 @@ class HeapScope {
 
  private:
   ArenaSource* previous_;
+  ArenaSource* previous_device_;
 };
 
 }  // namespace plimsoll::detail

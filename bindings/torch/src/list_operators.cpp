@@ -11,7 +11,6 @@
 
 #include "plimsoll/base/bytes.h"
 
-#include "arena.h"
 #include "tensor_storages.h"
 
 namespace plimsoll::detail {
@@ -49,16 +48,18 @@ c10::IValue cut_list(const c10::IValue& whole, std::size_t begin, std::size_t en
 // Distinct storages of some entries, in bytes rounded as the arena rounds them.
 class EntryBytes {
  public:
+  explicit EntryBytes(const Place& place) : place_(&place) {}
   void add(const c10::IValue& value) {
-    visit_storages(value, [&](c10::StorageImpl* storage) {
+    visit_storages(value, *place_, [&](c10::StorageImpl* storage) {
       if (std::find(seen_.begin(), seen_.end(), storage) != seen_.end()) return;
       seen_.push_back(storage);
-      bytes_ += align_up(static_cast<std::int64_t>(storage->nbytes()), kArenaAlignment);
+      bytes_ += place_->rounded(storage->nbytes());
     });
   }
   std::int64_t bytes() const { return bytes_; }
 
  private:
+  const Place* place_;
   c10::SmallVector<c10::StorageImpl*, 8> seen_;
   std::int64_t bytes_ = 0;
 };
@@ -97,7 +98,7 @@ ListSlices::ListSlices(const ListShape& shape, const torch::jit::Stack& stack, s
     : shape_(shape), whole_(stack.begin() + static_cast<std::ptrdiff_t>(first), stack.end()) {}
 
 std::optional<ListSlices> ListSlices::cut(const ListShape& shape, const torch::jit::Stack& stack,
-                                          std::int64_t limit_bytes) {
+                                          const Place& place, std::int64_t limit_bytes) {
   const std::size_t first = stack.size() - shape.arguments.size();
   const auto argument = [&](std::size_t i) -> const c10::IValue& { return stack[first + i]; };
   std::size_t entries = 0;
@@ -119,15 +120,13 @@ std::optional<ListSlices> ListSlices::cut(const ListShape& shape, const torch::j
 
   std::vector<std::size_t> ends;
   std::int64_t largest = 0;
-  EntryBytes slice;
+  EntryBytes slice(place);
   std::int64_t result_bytes = 0;
   std::size_t begin = 0;
   const auto add = [&](std::size_t entry) {
     for (const std::size_t list : lists) slice.add(argument(list).toListRef()[entry]);
     const c10::IValue& model = argument(lists.front()).toListRef()[entry];
-    if (model.isTensor())
-      result_bytes +=
-          results * align_up(static_cast<std::int64_t>(model.toTensor().nbytes()), kArenaAlignment);
+    if (model.isTensor()) result_bytes += results * place.rounded(model.toTensor().nbytes());
   };
   for (std::size_t entry = 0; entry < entries; ++entry) {
     const std::int64_t operand_bytes = slice.bytes();
@@ -136,7 +135,7 @@ std::optional<ListSlices> ListSlices::cut(const ListShape& shape, const torch::j
       largest = std::max(largest, operand_bytes);
       ends.push_back(entry);
       begin = entry;
-      slice = EntryBytes();
+      slice = EntryBytes(place);
       result_bytes = 0;
       add(entry);
     }

@@ -18,6 +18,8 @@
 #include <ATen/core/stack.h>
 #include <c10/util/SmallVector.h>
 
+#include "tensor_storages.h"
+
 namespace plimsoll::detail {
 
 // Read once from a schema.
@@ -47,7 +49,7 @@ class ListSlices {
   // as large as an entry for each returned list, take at most `limit_bytes`, or so little as one
   // entry takes. None where all fit into one slice, or where the lists do not match.
   static std::optional<ListSlices> cut(const ListShape& shape, const torch::jit::Stack& stack,
-                                       std::int64_t limit_bytes);
+                                       const Place& place, std::int64_t limit_bytes);
 
   std::size_t count() const { return ends_.size(); }
   // What the largest slice needs at least: its operands. How large results are only the kernel

@@ -32,30 +32,31 @@ constexpr std::int64_t kLeastBoundBytes = 64 << 10;
 constexpr std::uint64_t kChunkedHash = 0x6368756e6b;
 
 // Views take what they view first.
-bool is_of_parts(const OperatorInfo& info, const torch::jit::Stack& stack) {
+bool is_of_parts(const OperatorInfo& info, const torch::jit::Stack& stack, const Place& place) {
   if (info.arguments == 0) return false;
   const c10::IValue& first = stack[stack.size() - static_cast<std::size_t>(info.arguments)];
-  return first.isTensor() && has_parts(first.toTensor());
+  return first.isTensor() && has_parts(first.toTensor(), place);
 }
 
-Storages operands(const OperatorInfo& info, const torch::jit::Stack& stack) {
+Storages operands(const OperatorInfo& info, const torch::jit::Stack& stack, const Place& place) {
   Storages storages;
   const std::size_t first = stack.size() - static_cast<std::size_t>(info.arguments);
   for (int i = 0; i < info.arguments; ++i) {
     const bool writes = info.writes_argument(i);
-    visit_storages(stack[first + static_cast<std::size_t>(i)],
+    visit_storages(stack[first + static_cast<std::size_t>(i)], place,
                    [&](c10::StorageImpl* storage) { storages.emplace_back(storage, writes); });
   }
   return storages;
 }
 
 // At least what the plain tensors among the arguments hold: each argument counts its storage.
-std::int64_t most_operand_bytes(const OperatorInfo& info, const torch::jit::Stack& stack) {
+std::int64_t most_operand_bytes(const OperatorInfo& info, const torch::jit::Stack& stack,
+                                const Place& place) {
   std::int64_t bytes = 0;
   const std::size_t first = stack.size() - static_cast<std::size_t>(info.arguments);
   for (std::size_t i = first; i < stack.size(); ++i) {
     if (!stack[i].isTensor()) continue;
-    const c10::StorageImpl* storage = storage_of(stack[i].toTensor());
+    const c10::StorageImpl* storage = storage_of(stack[i].toTensor(), place);
     if (storage != nullptr) bytes += static_cast<std::int64_t>(storage->nbytes());
   }
   return bytes;
@@ -103,6 +104,7 @@ SessionImpl::SessionImpl(const SessionOptions& options) : options_(options) {
     throw Unsupported("the operator interposer does not work on this LibTorch: " + problem);
   }
   arena_ = std::make_shared<Arena>(options);
+  place_ = arena_->place();
   interposer_ = std::make_unique<Interposer>(this);
 }
 
@@ -114,7 +116,7 @@ SessionImpl::~SessionImpl() {
 void SessionImpl::begin_step() {
   if (is_in_step_) throw InvalidArgument("Session::step: a step is open already; end it first");
   arena_->begin_step();
-  enroll_workers(arena_.get());
+  if (place_.is_host()) enroll_workers(arena_.get());
   is_in_step_ = true;
   // One thread, so that operators arrive in the same order in every step.
   had_engine_threads_ = c10::AutogradState::get_tls_state().get_multithreading_enabled();
@@ -150,7 +152,7 @@ void SessionImpl::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet
       return;
     case OperatorClass::kMetadata:
       // A view of a sparse tensor copies its indices.
-      if (is_of_parts(info, *stack)) {
+      if (is_of_parts(info, *stack, place_)) {
         run_operator(info, op, keys, stack);
       } else {
         run_kernel(op, keys, stack);
@@ -166,7 +168,8 @@ void SessionImpl::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet
 void SessionImpl::run_operator(const OperatorInfo& info, const c10::OperatorHandle& op,
                                c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   if (info.lists.can_slice()) {
-    auto slices = ListSlices::cut(info.lists, *stack, options_.budget_bytes / kSlicesPerBudget);
+    auto slices =
+        ListSlices::cut(info.lists, *stack, place_, options_.budget_bytes / kSlicesPerBudget);
     if (slices.has_value()) {
       run_slices(info, *slices, op, keys, stack);
       return;
@@ -178,8 +181,8 @@ void SessionImpl::run_operator(const OperatorInfo& info, const c10::OperatorHand
 
 bool SessionImpl::run_chunks(const OperatorInfo& info, const c10::OperatorHandle& op,
                              c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (!arena_->is_beyond(2 * most_operand_bytes(info, *stack))) return false;
-  const std::optional<ChunkedCall> call = ChunkedCall::of(info, *stack);
+  if (!arena_->is_beyond(2 * most_operand_bytes(info, *stack, place_))) return false;
+  const std::optional<ChunkedCall> call = ChunkedCall::of(info, *stack, place_);
   if (!call || !arena_->is_beyond(call->bytes())) return false;
   OperatorFrame frame;
   const std::int64_t begin_ns = begin_time();
@@ -237,12 +240,12 @@ void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
                             torch::jit::Stack* stack) {
   OperatorFrame frame;
   const Storages storages =
-      info.kind == OperatorClass::kFactory ? Storages() : operands(info, *stack);
+      info.kind == OperatorClass::kFactory ? Storages() : operands(info, *stack, place_);
   // What can be cut sets no lower bound. Looked at only where it might.
   frame.can_be_cut = info.can_chunk && is_in_step_ &&
-                     2 * most_operand_bytes(info, *stack) >
+                     2 * most_operand_bytes(info, *stack, place_) >
                          std::max(arena_->largest_need_bytes(), kLeastBoundBytes) &&
-                     ChunkedCall::of(info, *stack).has_value();
+                     ChunkedCall::of(info, *stack, place_).has_value();
   arena_->begin_operator(hash, info.name, storages, frame);
   const std::int64_t begin_ns = begin_time();
   std::optional<SavedArguments> saved;
@@ -265,7 +268,8 @@ void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
   if (frame.is_recorded) {
     const std::size_t first = stack->size() - static_cast<std::size_t>(info.returns);
     for (std::size_t i = first; i < stack->size(); ++i) {
-      visit_storages((*stack)[i], [&](c10::StorageImpl* storage) { results.push_back(storage); });
+      visit_storages((*stack)[i], place_,
+                     [&](c10::StorageImpl* storage) { results.push_back(storage); });
     }
   }
   finish(frame, info.name, begin_ns, results);
@@ -289,7 +293,7 @@ std::vector<at::Tensor> SessionImpl::run_opaque(const std::string& name,
   OperatorFrame frame;
   Storages storages;
   for (const at::Tensor& tensor : operands) {
-    visit_storages(tensor,
+    visit_storages(tensor, place_,
                    [&](c10::StorageImpl* storage) { storages.emplace_back(storage, true); });
   }
   // Names live as long as the session: recordings point to them.
@@ -308,7 +312,8 @@ std::vector<at::Tensor> SessionImpl::run_opaque(const std::string& name,
   c10::SmallVector<c10::StorageImpl*, 4> results;
   if (frame.is_recorded) {
     for (const at::Tensor& tensor : returned) {
-      visit_storages(tensor, [&](c10::StorageImpl* storage) { results.push_back(storage); });
+      visit_storages(tensor, place_,
+                     [&](c10::StorageImpl* storage) { results.push_back(storage); });
     }
   }
   finish(frame, kept, begin_ns, results);
@@ -353,11 +358,11 @@ Pause Session::pause() {
 }
 
 void Session::pin(const at::Tensor& tensor) {
-  if (auto* storage = detail::storage_of(tensor)) impl_->arena().pin(storage);
+  if (auto* storage = detail::storage_of(tensor, impl_->place())) impl_->arena().pin(storage);
 }
 
 void Session::unpin(const at::Tensor& tensor) {
-  if (auto* storage = detail::storage_of(tensor)) impl_->arena().unpin(storage);
+  if (auto* storage = detail::storage_of(tensor, impl_->place())) impl_->arena().unpin(storage);
 }
 
 void Session::unpin(const c10::Storage& storage) {

@@ -27,6 +27,7 @@ class SessionImpl final : public OperatorListener {
   Arena& arena() { return *arena_; }
   const Arena& arena() const { return *arena_; }
   bool is_in_step() const { return is_in_step_; }
+  const Place& place() const { return place_; }
 
   std::vector<at::Tensor> run_opaque(const std::string& name,
                                      const std::vector<at::Tensor>& operands,
@@ -54,6 +55,7 @@ class SessionImpl final : public OperatorListener {
 
   const SessionOptions options_;
   std::shared_ptr<Arena> arena_;
+  Place place_{c10::Device(c10::DeviceType::CPU), 1};
   OperatorInfos infos_;
   std::unordered_set<std::string> opaque_names_;
   bool is_in_step_ = false;

@@ -28,6 +28,7 @@ void StepTracker::begin_step() {
   hash_ = 0;
   previous_tracks_.swap(tracks_);
   tracks_.clear();
+  asked_.clear();
   // The best guess until the first operator has been seen: the same again.
   following_ = has_diverged_ ? nullptr : last_known_;
 }
@@ -73,6 +74,8 @@ Slot StepTracker::touch(Track& track, bool writes) {
   }
   track.last_use = ++clock_;
   track.is_leaving = false;
+  if (!asked_.empty())
+    std::erase_if(asked_, [&](const Asked& asked) { return asked.slot == track.slot; });
   recording_.touches.push_back({track.slot, writes});
   hash_ = mix(hash_, static_cast<std::uint64_t>(track.slot) * 2 + (writes ? 1 : 0));
   hash_ = mix(hash_, static_cast<std::uint64_t>(track.bytes));
@@ -146,12 +149,29 @@ std::vector<Track*> StepTracker::due() const {
   return tracks;
 }
 
-std::vector<Track*> StepTracker::returning() const {
+std::vector<Track*> StepTracker::returning() {
   std::vector<Track*> tracks;
   if (following_ == nullptr || recording_.ops.empty()) return tracks;
+  std::erase_if(asked_, [&](const Asked& asked) {
+    if (asked.from_op > current_op()) return false;
+    tracks.push_back(track_of(asked.slot));
+    return true;
+  });
   const std::int64_t next = (current_op() + 1) % following_->recording().op_count();
   for (const Slot slot : following_->returning(next)) tracks.push_back(track_of(slot));
   return tracks;
+}
+
+void StepTracker::note_eviction(const Track& track) {
+  if (!is_in_step_ || following_ == nullptr || track.is_leaving) return;
+  const bool is_of_step =
+      track.step == step_ || (track.step == step_ - 1 && following_ == last_known_);
+  if (!is_of_step) return;
+  // So long before its use that the copy may be over, so late that it takes no other's room.
+  constexpr std::int64_t kLead = 8;
+  const std::int64_t distance = following_->ops_until_use(track.slot, current_op(), false);
+  if (distance == plan::kNeverUsed) return;
+  asked_.push_back({track.slot, std::max(current_op() + distance - kLead, current_op())});
 }
 
 void StepTracker::forget(Track& track) {

@@ -74,7 +74,11 @@ class StepTracker {
   // are unknown.
   std::vector<Track*> leaving() const;
   std::vector<Track*> due() const;  // those that must be out before the next operator
-  std::vector<Track*> returning() const;
+  std::vector<Track*> returning();
+  // One of them could not come back yet: it is asked for again until it is used.
+  void ask_again(const Track& track) { asked_.push_back({track.slot, current_op()}); }
+  // It left, for whatever reason. Where the plan did not want that, it is asked back in time.
+  void note_eviction(const Track& track);
 
   const StepRecording& recording() const { return recording_; }
   // The step that the last finished step was, null where it was not learnt.
@@ -103,6 +107,11 @@ class StepTracker {
   std::shared_ptr<const KnownStep> last_known_;
   std::vector<Track*> tracks_;           // by slot of this step (of the last one between steps)
   std::vector<Track*> previous_tracks_;  // by slot of the step before
+  struct Asked {
+    Slot slot;
+    std::int64_t from_op;
+  };
+  std::vector<Asked> asked_;  // to come back, beside what the plan says
   std::int64_t steps_on_sequence_ = 0;
 };
 

@@ -17,15 +17,15 @@ bool is_compressed(c10::Layout layout) {
 
 }  // namespace
 
-c10::StorageImpl* storage_of(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.has_storage() || !tensor.device().is_cpu()) return nullptr;
+c10::StorageImpl* storage_of(const at::Tensor& tensor, const Place& place) {
+  if (!tensor.defined() || !tensor.has_storage() || !place.holds(tensor.device())) return nullptr;
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return nullptr;
   c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
   return storage->nbytes() > 0 ? storage : nullptr;
 }
 
-bool has_parts(const at::Tensor& tensor) {
-  if (!tensor.defined() || !tensor.device().is_cpu()) return false;
+bool has_parts(const at::Tensor& tensor, const Place& place) {
+  if (!tensor.defined() || !place.holds(tensor.device())) return false;
   return tensor.layout() != c10::kStrided || tensor.is_nested() || tensor.is_quantized();
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level 0: LibTorch's CPU allocator with a hard limit and an exact account of memory.
+// Level 0: LibTorch's allocator for one device with a hard limit and an exact account of memory.
 //
 // Nouns: AllocatorOptions, AllocatorStatistics, PeakOwner.
 #pragma once
@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <c10/core/Device.h>
 
 namespace plimsoll {
 
@@ -23,9 +25,11 @@ inline constexpr int kAllocationKinds = 3;
 std::string_view allocation_kind_name(AllocationKind kind) noexcept;
 
 struct AllocatorOptions {
+  // The CPU, or a device of a back end on PrivateUse1; without an index, the current one.
+  c10::Device device{c10::DeviceType::CPU};
   // Bytes that may be live at once; 0 means no limit. Counts what is allocated through LibTorch's
-  // CPU allocator from now on, each request rounded up to 64 bytes; storages that exist already
-  // keep their own deleter and are not counted.
+  // allocator for the device from now on, each request rounded up to 64 bytes; storages that exist
+  // already keep their own deleter and are not counted.
   std::int64_t limit_bytes = 0;
   // Names the operator behind each allocation. Costs about 0.2 us per operator.
   bool attribute = true;
@@ -33,6 +37,7 @@ struct AllocatorOptions {
   // instead of the heap's tens to thousands. Each thread that marks steps gets an arena of the most
   // its steps need, which is live and counted as one block while it is held; what stands in it is
   // not counted again, so limits hold and peaks say what memory is taken, not what is in use.
+  // The CPU only.
   bool plan = false;
 };
 
@@ -71,10 +76,11 @@ struct PlannedAllocations {
   std::int64_t arena_bytes = 0;  // held now
 };
 
-// Makes Plimsoll LibTorch's CPU allocator, for the rest of the process; a further call changes the
-// options. Over the limit a request throws c10::OutOfMemoryError with request, live bytes, limit
-// and the largest request that would fit; nothing changes then.
-// Threads: safe. Call it early: what exists already is not counted.
+// Makes Plimsoll LibTorch's allocator for the device, for the rest of the process; a further call
+// changes the options. Errors: InvalidArgument (a negative limit, an index that does not exist),
+// Unsupported (a device whose memory is not held, a plan on a device). Over the limit a request
+// throws c10::OutOfMemoryError with request, live bytes, limit and the largest request that would
+// fit; nothing changes then. Threads: safe. Call it early: what exists already is not counted.
 void install_allocator(const AllocatorOptions& options = {});
 
 // Ends the calling thread's step (an inference request, a training step) and begins its next one.
@@ -83,25 +89,29 @@ void install_allocator(const AllocatorOptions& options = {});
 void mark_step();
 PlannedAllocations planned_allocations();
 
+// What follows is of one device's account, the CPU's unless said; an unknown device is Unsupported.
+
 // The account since install_allocator. Zero everywhere before it. Threads: safe.
-AllocatorStatistics allocator_statistics();
+AllocatorStatistics allocator_statistics(c10::Device device = c10::DeviceType::CPU);
 
 // Sets the peak to what is live now and the totals to zero; live figures stay.
-void reset_allocator_statistics();
+void reset_allocator_statistics(c10::Device device = c10::DeviceType::CPU);
 
 // What was live at the peak, largest first, at most `most` entries. Exact: blocks freed since the
 // peak are remembered. Cost: O(live blocks).
-std::vector<PeakOwner> peak_owners(std::size_t most = 20);
+std::vector<PeakOwner> peak_owners(std::size_t most = 20,
+                                   c10::Device device = c10::DeviceType::CPU);
 
 // Writes down what is allocated and freed from now on, the newest `most_events` of it; 0 stops and
 // forgets. Takes 40 bytes an event, at once. Allocations answered from a plan are not seen, their
 // arena is. Errors: InvalidArgument before install_allocator, std::bad_alloc.
-void record_memory_history(std::size_t most_events = 100'000);
+void record_memory_history(std::size_t most_events = 100'000,
+                           c10::Device device = c10::DeviceType::CPU);
 
 // What was written down, and what lives now, as a PyTorch memory snapshot: a pickle for PyTorch's
 // memory viewer and for `plimsoll explain`. An operator stands for a call stack, and each block
 // in a segment of its own, since the heap underneath is not looked into.
 // Errors: InvalidArgument where nothing is being recorded.
-std::string memory_snapshot();
+std::string memory_snapshot(c10::Device device = c10::DeviceType::CPU);
 
 }  // namespace plimsoll

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include "plimsoll/base/bytes.h"
 
@@ -66,9 +67,13 @@ class OuterLock {
 };
 
 struct SessionOptions {
-  // The hard limit, in bytes: storages in the arena (rounded up to 64 bytes each), scratch of
-  // running operators, and pinned storages outside of it. Never exceeded.
+  // The hard limit, in bytes: storages in the arena (rounded up to 64 bytes each, to 512 on a
+  // device), scratch of running operators, and pinned storages outside of it. Never exceeded.
   std::int64_t budget_bytes = 0;
+  // Whose memory is held: the CPU's, or that of a device of a back end on PrivateUse1 (without an
+  // index, of the current one). Other devices' tensors are left alone. A device has to have room
+  // for the budget beside what is on it when the session begins.
+  c10::Device device{c10::DeviceType::CPU};
   // What evicted storages may take of host memory, in bytes; beyond it they go to the spill
   // folder, if there is one.
   std::int64_t host_limit_bytes = std::numeric_limits<std::int64_t>::max();
@@ -164,12 +169,18 @@ class Pause {
 // A hard budget over the LibTorch code of one thread (the autograd engine's threads included).
 //
 // Ownership: holds no tensor. Ending the session moves every storage it took over back to ordinary
-// memory; tensors stay valid in any order of destruction.
+// memory; tensors stay valid in any order of destruction. What a device has no room for stays in
+// the arena, which then lives as long as it does; what has no room there either stays out of reach,
+// and using it says so.
 // Threads: made, used and ended on one thread; other threads' tensors are untouched. One session
 // per process at a time: a second one is refused with InvalidArgument.
 // Errors: out of budget is c10::OutOfMemoryError, from the operator that does not fit; every tensor
 // keeps its value and the step may be tried again. Host or disk exhaustion is the same type.
-// A step that is open already, a budget of 0 or an unusable spill folder: InvalidArgument.
+// A step that is open already, a budget of 0 or an unusable spill folder: InvalidArgument. A device
+// whose memory sessions cannot hold: Unsupported.
+// Streams: on a device operators run in the order the program gives them, whichever streams it
+// uses: a stream that takes over waits for the one before. Storages move on streams of their own.
+// Memory used by kernels of the program's own on another stream needs recordStream, as in stock.
 // Raw pointers: data_ptr() of a tensor the session holds is good until the next operator; pin() it
 // to keep the pointer longer, or to write through it inside a step (between steps no pin is
 // needed). Where a storage is evicted, data_ptr() throws a text that says so.
