@@ -28,6 +28,11 @@ torch::Tensor normal(torch::IntArrayRef sizes, std::uint64_t seed = 1,
                      torch::ScalarType type = torch::kFloat);
 torch::Tensor integers(torch::IntArrayRef sizes, std::int64_t below, std::uint64_t seed = 1);
 
+// Forward and backward: the results, then the inputs' gradients; all on the CPU.
+Tensors run_on(const ZooCase& one, const torch::Device& device);
+// What differs between two runs that should not; "" where nothing does.
+std::string difference(const ZooCase& one, const Tensors& left, const Tensors& right);
+
 std::vector<ZooCase> layer_cases();
 std::vector<ZooCase> loss_cases();
 std::vector<ZooCase> elementwise_cases();

@@ -56,7 +56,7 @@ void keep(Outcome& outcome, const std::string& name, const torch::Tensor& tensor
 
 }  // namespace
 
-Outcome train(const TrainingRun& run, const torch::Device& device) {
+Outcome train(const TrainingRun& run, const torch::Device& device, const StepScope& scope) {
   const auto model = models::make_model(run.model, 11);
   model->to(device);
   const auto optimizer = make_optimizer(run.optimizer, model->parameters());
@@ -65,15 +65,18 @@ Outcome train(const TrainingRun& run, const torch::Device& device) {
   for (int step = 0; step < run.steps; ++step) {
     const models::Batch batch =
         models::synthetic_batch(model->shape(), run.batch, static_cast<std::uint64_t>(step));
-    optimizer->zero_grad();
     torch::Tensor loss;
     {
-      const Autocast autocast(run.is_autocast, device.type());
-      const torch::Tensor output = model->forward(batch.input.to(device, true));
-      loss = models::cross_entropy(output, batch.target.to(device, true));
+      const std::shared_ptr<void> around = scope ? scope() : nullptr;
+      optimizer->zero_grad();
+      {
+        const Autocast autocast(run.is_autocast, device.type());
+        const torch::Tensor output = model->forward(batch.input.to(device, true));
+        loss = models::cross_entropy(output, batch.target.to(device, true));
+      }
+      loss.backward();
+      optimizer->step();
     }
-    loss.backward();
-    optimizer->step();
     keep(outcome, "loss " + std::to_string(step), loss);
   }
   for (const auto& parameter : model->named_parameters()) {

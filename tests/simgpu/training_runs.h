@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,7 +29,10 @@ struct TrainingRun {
 // Losses, parameters, gradients, buffers and the device's generator, on the CPU.
 using Outcome = std::vector<std::pair<std::string, torch::Tensor>>;
 
-Outcome train(const TrainingRun& run, const torch::Device& device);
+// Makes what lives around each step.
+using StepScope = std::function<std::shared_ptr<void>()>;
+
+Outcome train(const TrainingRun& run, const torch::Device& device, const StepScope& scope = {});
 
 // The name of the first tensor whose bits differ; "" if there is none.
 std::string first_difference(const Outcome& left, const Outcome& right);

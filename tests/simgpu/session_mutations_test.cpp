@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session asks for no wait that it does not need: with any single one left out, the checker has
+// something to say. Virtual time makes the runs the same on every machine.
+#include <optional>
+#include <string>
+
+#include "plimsoll/session.h"
+
+#include "device_fixture.h"
+
+namespace plimsoll::simgpu {
+namespace {
+
+class SessionMutations : public OnDevice, public ::testing::WithParamInterface<Overlap> {
+ protected:
+  // Operators' unused workspaces would be waited for and then not be written.
+  void SetUp() override {
+    OnDevice::SetUp();
+    install({.has_workspaces = false});
+    train();  // the first calls of each signature wait for the device
+  }
+
+  // Four steps of a session that moves a good part of what the step touches.
+  static SessionReport train() {
+    torch::manual_seed(5);
+    torch::nn::Sequential model;
+    for (int i = 0; i < 6; ++i) {
+      model->push_back(torch::nn::Linear(32, 32));
+      model->push_back(torch::nn::ReLU());
+    }
+    model->to(sim());
+    torch::optim::SGD rule(model->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+    const torch::Tensor x = torch::randn({64, 32}).to(sim());
+    guard_impl().synchronizeDevice(0);
+    start_timeline();
+    SessionReport report;
+    {
+      Session session({.budget_bytes = 100'000, .device = sim(), .overlap = GetParam()});
+      for (int i = 0; i < 4; ++i) {
+        const Step step = session.step();
+        rule.zero_grad();
+        model->forward(x).pow(2).mean().backward();
+        rule.step();
+      }
+      report = session.report();
+    }
+    stop_timeline();
+    guard_impl().synchronizeDevice(0);
+    return report;
+  }
+};
+
+TEST_P(SessionMutations, EverySingleWaitIsMissed) {
+  const SessionReport report = train();
+  EXPECT_GT(report.offloaded_bytes, 0);
+  EXPECT_GT(report.prefetched_bytes, 0);
+  EXPECT_TRUE(report.slid_bytes > 0 || GetParam() == Overlap::kOn);
+  ASSERT_TRUE(take_races().empty());
+  std::string silent;
+  std::int64_t waits = 0;
+  for (;; ++waits) {
+    const Mutation one(SyncKind::kStreamWait, waits);
+    train();
+    if (one.left_out() == 0) break;
+    if (take_races().empty()) silent += " " + std::to_string(waits);
+  }
+  EXPECT_GT(waits, 40);
+  EXPECT_EQ(silent, "") << "of " << waits << " waits; these are redundant";
+}
+
+// The kinds of waits, by who waits for whom; streams of copies are not the compute stream.
+struct WaitKind {
+  const char* name;
+  bool is_compute_waiting;
+};
+
+TEST_P(SessionMutations, EveryKindOfWaitIsMissed) {
+  for (const WaitKind& kind :
+       {WaitKind{"compute for copies", true}, WaitKind{"copies for compute", false}}) {
+    SCOPED_TRACE(kind.name);
+    const Mutation all([&](const SyncPoint& point) {
+      return point.kind == SyncKind::kStreamWait &&
+             (point.waiting == default_stream()) == kind.is_compute_waiting;
+    });
+    train();
+    EXPECT_GT(all.left_out(), 10);
+    EXPECT_GT(take_races().size(), 3U);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Copies, SessionMutations, ::testing::Values(Overlap::kOn, Overlap::kOff),
+                         [](const auto& info) {
+                           return info.param == Overlap::kOn ? "Ahead" : "WhenNeeded";
+                         });
+
+// A stream of the program's own.
+class SessionStreams : public OnDevice {
+ protected:
+  static constexpr std::int64_t kElements = 4096;
+  static torch::Tensor make(float value) { return torch::full({kElements}, value, on_sim()); }
+  void SetUp() override {
+    OnDevice::SetUp();
+    // The first calls of each signature wait for the device.
+    torch::Tensor warm = make(1);
+    torch::mul_out(warm, warm, warm);
+    warm.add_(1);
+    guard_impl().synchronizeDevice(0);
+  }
+};
+
+TEST_F(SessionStreams, AStreamThatTakesOverWaitsForTheOneBefore) {
+  const c10::Stream side = pool_stream();
+  const auto alternate = [&] {
+    Session session({.budget_bytes = 1 << 20, .device = sim()});
+    const Step step = session.step();
+    for (int i = 0; i < 4; ++i) {
+      make(1);  // its place is the next one's
+      const c10::StreamGuard guard(side);
+      make(2);
+    }
+  };
+  alternate();
+  EXPECT_TRUE(take_races().empty());
+  const Mutation all(SyncKind::kStreamWait);
+  alternate();
+  EXPECT_GT(all.left_out(), 6);
+  EXPECT_FALSE(take_races().empty());
+}
+
+// A kernel that no session sees, on a side stream, reads a tensor which then ends, or is evicted.
+class RecordedStreams : public SessionStreams, public ::testing::WithParamInterface<bool> {
+ protected:
+  // Whether the kernel read what it should.
+  bool use_on_a_side_stream(bool records) {
+    const bool evicts = GetParam();
+    const c10::Stream side = pool_stream();
+    torch::Tensor result = torch::empty({kElements}, on_sim());
+    Session session({.budget_bytes = 3 * kElements * 4, .device = sim()});
+    {
+      const Step step = session.step();
+      torch::Tensor used = make(3);
+      c10::Event made(c10::kPrivateUse1);
+      made.record(default_stream());
+      made.block(side);
+      {
+        const c10::StreamGuard guard(side);
+        const c10::impl::ExcludeDispatchKeyGuard unseen(c10::DispatchKey::Fake);
+        torch::mul_out(result, used, used);
+      }
+      if (records) used.record_stream(side);
+      if (!evicts) used.reset();
+      const torch::Tensor a = make(5);
+      const torch::Tensor b = make(6);
+      const torch::Tensor c = make(7);  // only now has all of the budget been used
+    }
+    guard_impl().synchronizeDevice(0);
+    return torch::equal(result.cpu(), torch::full({kElements}, 9.0F));
+  }
+};
+
+TEST_P(RecordedStreams, IsWaitedForBeforeItsMemoryIsUsedAgain) {
+  EXPECT_TRUE(use_on_a_side_stream(true));
+  EXPECT_TRUE(take_races().empty());
+}
+
+TEST_P(RecordedStreams, WouldBeMissed) {
+  use_on_a_side_stream(false);
+  EXPECT_FALSE(take_races().empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(AfterIt, RecordedStreams, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "IsEvicted" : "Ends"; });
+
+}  // namespace
+}  // namespace plimsoll::simgpu
