@@ -165,6 +165,42 @@ TEST_F(SessionOnDevice, CopiesToPinnedMemoryGoOnWhileTheirSourceLeaves) {
   EXPECT_TRUE(all_are(source, 7));
 }
 
+TEST_F(SessionOnDevice, StreamsWhatIsLargerThanTheBudget) {
+  Session session(blocks(3));
+  const torch::Tensor large = torch::ones({8 * kElements}, on_sim());
+  const torch::Tensor other = torch::full({8 * kElements}, 2.0F, on_sim());
+  {
+    const Step step = session.step();
+    for (int i = 0; i < 3; ++i) large.add_(other);  // in chunks
+  }
+  EXPECT_LE(session.report().peak_bytes, 3 * kBytes);
+  EXPECT_GE(session.report().prefetched_bytes, 3 * 2 * 8 * kBytes);
+  EXPECT_TRUE(torch::equal(large.cpu(), torch::full({8 * kElements}, 7.0F)));
+}
+
+TEST_F(SessionOnDevice, CodeThatIsNotSeenMayChangeTheStream) {
+  Session session(blocks(3));
+  const c10::Stream side = pool_stream();
+  for (int i = 0; i < 3; ++i) {
+    const Step step = session.step();
+    const torch::Tensor in = make(3);
+    std::vector<torch::Tensor> others = {make(1), make(2)};
+    const auto out = session.run_opaque("the program's own", {in}, [&] {
+      c10::Event ready(c10::kPrivateUse1);
+      ready.record(default_stream());
+      ready.block(side);
+      const c10::StreamGuard guard(side);
+      torch::Tensor squared = in * in;  // where others[0] was
+      c10::Event done(c10::kPrivateUse1);
+      done.record(side);
+      done.block(default_stream());
+      return std::vector<torch::Tensor>{squared};
+    });
+    EXPECT_TRUE(all_are(out[0], 9));
+    EXPECT_TRUE(all_are(others[0], 1));
+  }
+}
+
 // --- Errors -------------------------------------------------------------------------------------
 
 TEST_F(SessionOnDevice, OutOfMemoryInTheMiddleOfAStepLosesNothing) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <string>
 
+#include "plimsoll/device/fault_plan.h"
+
 #include "device_fixture.h"
 #include "session_runs.h"
 
@@ -77,6 +79,35 @@ TEST_P(SessionSettings, WithoutCopiesAheadItHasTheDevicesBits) {
   const Budgeted inside =
       train_within_or_least(run, {.budget_bytes = peak / 3, .overlap = Overlap::kOff});
   EXPECT_EQ(first_difference(stock, inside.outcome), "");
+}
+
+TEST_P(SessionSettings, AFileBelowAFewHostBytesHasTheDevicesBits) {
+  const TrainingRun run{.model = small_model(GetParam())};
+  Outcome stock;
+  const std::int64_t peak = stock_peak_bytes(run, stock);
+  device::FaultPlan calls;
+  const Budgeted inside = train_within_or_least(run, {.budget_bytes = peak / 4,
+                                                      .host_limit_bytes = 4096,
+                                                      .spill_folder = ::testing::TempDir(),
+                                                      .testing_faults = &calls});
+  EXPECT_EQ(first_difference(stock, inside.outcome), "");
+  EXPECT_GT(calls.calls(device::FaultKind::kFileWrite), 0);
+  EXPECT_GT(calls.calls(device::FaultKind::kFileRead), 0);
+}
+
+// Copies are seldom over when somebody asks: what was begun ahead is needed, ends or leaves again
+// while it runs.
+TEST_P(SessionSettings, ASlowLinkAndPoisonHaveTheDevicesBits) {
+  const TrainingRun run{.model = small_model(GetParam())};
+  Outcome stock;
+  const std::int64_t peak = stock_peak_bytes(run, stock);
+  for (const bool is_poisoned : {false, true}) {
+    start_timeline({.to_device_bytes_per_ns = 0.2, .to_host_bytes_per_ns = 0.2});
+    const Budgeted inside = train_within_or_least(
+        run, {.budget_bytes = peak / 3, .overlap = Overlap::kOn, .poison = is_poisoned});
+    stop_timeline();
+    EXPECT_EQ(first_difference(stock, inside.outcome), "");
+  }
 }
 
 TEST_P(SessionSettings, ACounterGeneratorHasTheDevicesBits) {

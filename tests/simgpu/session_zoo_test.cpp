@@ -38,6 +38,7 @@ class SessionZoo : public OnDevice {
       std::vector<Tensors> inside;
       while (inside.empty()) inside = try_within(one, budget_bytes);
       for (const Tensors& step : inside) {
+        ASSERT_EQ(step.size(), stock.size());
         // Alone and inside it is the same device: no exceptions.
         for (std::size_t i = 0; i < stock.size(); ++i) {
           EXPECT_TRUE(same_bits(stock[i], step[i])) << "tensor " << i << " in " << budget_bytes;

@@ -70,7 +70,7 @@ void ManagedStorage::on_move(pool::BlockId, void* old_address, void* new_address
     allow_pointers(storage);
   }
   arena->dropped_later_.push_back(std::move(keep));
-  if (new_address == nullptr && arena->overlaps_) arena->tracker_.note_eviction(track);
+  if (new_address == nullptr && arena->asks_back_) arena->tracker_.note_eviction(track);
   if (arena->options_.record_events && (old_address == nullptr || new_address == nullptr)) {
     const auto kind =
         new_address == nullptr ? SessionEvent::Kind::kEvict : SessionEvent::Kind::kFetch;
@@ -88,6 +88,7 @@ Arena::Arena(const SessionOptions& options, std::unique_ptr<SessionDevice> devic
       device_(std::move(device)),
       place_{device_->where(), device_->device().info().alignment_bytes},
       overlaps_(wants_overlap(options.overlap, place_)),
+      asks_back_(overlaps_ && !place_.is_host()),
       tracker_(options.eviction_order == EvictionOrder::kLeastRecentlyUsed) {
   if (options.budget_bytes <= 0) {
     throw InvalidArgument("SessionOptions::budget_bytes is " +
@@ -490,7 +491,8 @@ void Arena::run_ahead() noexcept {
     for (Track* track : tracker_.returning()) {
       const pool::BlockId block = block_of(track);
       if (!block.valid() || pool_->begin_fetch(block)) continue;
-      if (pool_->residence(block) == pool::Residence::kHost) tracker_.ask_again(*track);
+      if (asks_back_ && pool_->residence(block) == pool::Residence::kHost)
+        tracker_.ask_again(*track);
     }
   } catch (const Error&) {
     // The operator has run; what could not be moved ahead is moved when it is needed, and fails
@@ -503,6 +505,7 @@ void* Arena::allocate(std::size_t bytes) {
   const auto wanted = static_cast<std::int64_t>(bytes);
   const std::int64_t rounded = place_.rounded(bytes);
   try {
+    device_->follow_current_stream();  // code that is not seen may have changed it
     pool::BlockId block = allocate_by_script(wanted);
     if (!block.valid()) block = pool_->allocate(wanted);
     if (scratch_.size() <= block.index()) scratch_.resize(block.index() + 1);
@@ -573,6 +576,7 @@ void Arena::unpin(c10::StorageImpl* storage) {
   const Lock lock(*this);
   ManagedStorage* managed = find(storage);
   if (managed == nullptr || managed->user_pins == 0) return;
+  device_->follow_current_stream();  // what was done through the pointer
   if (--managed->user_pins == 0) pool_->unpin(managed->block);
 }
 

@@ -44,7 +44,7 @@ struct OwnedTrack final : Track {
 // Found by its StorageImpl's address, which the weak reference keeps from being used again.
 struct ManagedStorage final : pool::BlockOwner {
   void on_move(pool::BlockId block, void* old_address, void* new_address) noexcept override;
-  void before_move(pool::BlockId block) noexcept override;
+  bool before_move(pool::BlockId block) noexcept override;
 
   Arena* arena = nullptr;
   c10::StorageImpl* storage = nullptr;
@@ -168,7 +168,7 @@ class Arena final : public ArenaSource,
   void bind(ManagedStorage* managed, pool::BlockId block, void* address);
   c10::DataPtr data_at(void* address, ManagedStorage* managed) const;
   void end_block(pool::BlockId block) noexcept;
-  void join_streams(pool::BlockId block) noexcept;
+  bool join_streams(pool::BlockId block) noexcept;
   void keep_in_reach(ManagedStorage* managed) noexcept;
   bool holds_unbound(const c10::StorageImpl* storage) const;
   bool is_movable(c10::StorageImpl* storage) const;
@@ -196,6 +196,7 @@ class Arena final : public ArenaSource,
   std::unique_ptr<SessionDevice> device_;
   const Place place_;
   const bool overlaps_;
+  const bool asks_back_;  // what left without the plan's asking, in time; measured on devices only
   std::unique_ptr<pool::FileTier> file_;
   std::unique_ptr<pool::HostTier> host_;
   std::unique_ptr<pool::TensorPool> pool_;
@@ -206,7 +207,7 @@ class Arena final : public ArenaSource,
   ska::flat_hash_map<c10::StorageImpl*, std::unique_ptr<ManagedStorage>> managed_;
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> dropped_later_;
   std::shared_ptr<Arena> keep_alive_;  // set by retire() while blocks are out
-  // Streams that recordStream() named for a block, until it moves or ends.
+  // Streams that recordStream() named for a block, until it ends.
   ska::flat_hash_map<std::int32_t, c10::SmallVector<c10::Stream, 2>> streams_of_blocks_;
 
   // The running operator's allocations.

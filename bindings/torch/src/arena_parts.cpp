@@ -14,7 +14,7 @@ ManagedStorage* Arena::manage_below(c10::StorageImpl* storage) {
   try {
     managed->block = pool_->allocate_below(bytes, managed);
     const c10::DataPtr& memory = storage->_mutable_data_ptr_no_checks();
-    if (memory) {
+    if (memory.get() != nullptr) {
       pool_->write_part(managed->block, 0, memory.get(), bytes, device_->side());
       device_->note_use(memory);
     }

@@ -174,7 +174,7 @@ void Arena::give_back(ManagedStorage* managed) {
   if (managed->block.valid()) {
     c10::DataPtr memory = device_->allocate_outside(storage->nbytes());
     if (managed->user_pins > 0) pool_->unpin(managed->block);
-    join_streams(managed->block);
+    if (join_streams(managed->block)) streams_of_blocks_.erase(managed->block.value());
     pool_->release_to(managed->block, memory.get(), device_->side());
     managed->block = {};
     storage->_mutable_data_ptr_no_checks().release_context();
@@ -199,7 +199,7 @@ void Arena::retire() noexcept {
   const Lock lock(*this);
   try {
     device_->follow_current_stream();
-  } catch (const DeviceError&) {
+  } catch (const std::exception&) {
     // The device is broken; so is what is on it.
   }
   pool_->synchronize();

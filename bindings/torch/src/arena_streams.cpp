@@ -6,20 +6,23 @@
 
 namespace plimsoll::detail {
 
-void ManagedStorage::before_move(pool::BlockId moved) noexcept { arena->join_streams(moved); }
+bool ManagedStorage::before_move(pool::BlockId moved) noexcept {
+  return arena->join_streams(moved);
+}
 
 void Arena::end_block(pool::BlockId block) noexcept {
-  join_streams(block);
+  if (join_streams(block)) streams_of_blocks_.erase(block.value());
   pool_->deallocate(block);
 }
 
 // What other streams were given that uses the block comes before its bytes are used otherwise.
-void Arena::join_streams(pool::BlockId block) noexcept {
-  if (streams_of_blocks_.empty()) return;
+// Says whether there are any.
+bool Arena::join_streams(pool::BlockId block) noexcept {
+  if (streams_of_blocks_.empty()) return false;
   const auto found = streams_of_blocks_.find(block.value());
-  if (found == streams_of_blocks_.end()) return;
+  if (found == streams_of_blocks_.end()) return false;
   for (const c10::Stream& stream : found->second) device_->join(stream);
-  streams_of_blocks_.erase(found);
+  return true;
 }
 
 void Arena::record_stream(void* address, const c10::Stream& stream) {

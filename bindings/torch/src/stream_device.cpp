@@ -151,12 +151,14 @@ void StreamDevice::release() noexcept {
 }
 
 void StreamDevice::wait_for_all() noexcept {
-  for (const Queue queue : kQueues) {
-    try {
-      stream_of(queue).synchronize();
-    } catch (const c10::Error&) {
-      // The device is broken; nothing runs on it any more.
-    }
+  for (const Queue queue : kQueues) wait_for(queue);
+}
+
+void StreamDevice::wait_for(Queue queue) noexcept {
+  try {
+    stream_of(queue).synchronize();
+  } catch (const c10::Error&) {
+    // The device is broken; nothing runs on it any more.
   }
 }
 
@@ -200,6 +202,17 @@ void StreamDevice::slide(std::byte* to, const std::byte* from, std::int64_t byte
 device::Event StreamDevice::copy(void* destination, const void* source, std::int64_t bytes,
                                  CopyKind kind, Queue queue) {
   strike(fault_of(kind), "submitting a copy");
+  try {
+    return submit_and_mark(destination, source, bytes, kind, queue);
+  } catch (...) {
+    // A part may have been submitted: over before anybody uses the ranges otherwise.
+    wait_for(queue);
+    throw;
+  }
+}
+
+device::Event StreamDevice::submit_and_mark(void* destination, const void* source,
+                                            std::int64_t bytes, CopyKind kind, Queue queue) {
   return checked("submitting a copy", [&] {
     if (kind == CopyKind::kDeviceToDevice)
       slide(static_cast<std::byte*>(destination), static_cast<const std::byte*>(source), bytes,
@@ -321,14 +334,14 @@ void StreamDevice::synchronize(const device::Event& event) {
 }
 
 void StreamDevice::follow_current_stream() {
-  const c10::Stream current = guard_.getStream(where_);
-  if (current == compute_) return;
   checked("going over to another stream", [&] {
+    const c10::Stream current = guard_.getStream(where_);
+    if (current == compute_) return;
     c10::Event until_now(where_.type());
     until_now.record(compute_);
     until_now.block(current);
+    compute_ = current;
   });
-  compute_ = current;
 }
 
 void StreamDevice::join(const c10::Stream& stream) noexcept {
@@ -343,13 +356,14 @@ void StreamDevice::join(const c10::Stream& stream) noexcept {
 }
 
 void StreamDevice::note_use(const c10::DataPtr& memory) {
-  guard_.recordDataPtrOnStream(memory, compute_);
+  checked("using memory on a stream", [&] { guard_.recordDataPtrOnStream(memory, compute_); });
 }
 
 // --- Host memory --------------------------------------------------------------------------------
 
 void* StreamDevice::allocate_host(std::int64_t bytes) {
-  end_freed_host(false);
+  // What was freed counts until no copy uses it any more.
+  end_freed_host(!freed_host_.empty());
   for (const bool is_last_try : {false, true}) {
     try {
       if (faults_ != nullptr && faults_->strikes(FaultKind::kAllocateHost)) {

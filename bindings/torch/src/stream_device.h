@@ -99,6 +99,9 @@ class StreamDevice final : public device::Device {
               const c10::Stream& stream);
   void slide(std::byte* to, const std::byte* from, std::int64_t bytes, const c10::Stream& stream);
   std::byte* bounce();
+  device::Event submit_and_mark(void* destination, const void* source, std::int64_t bytes,
+                                device::CopyKind kind, device::Queue queue);
+  void wait_for(device::Queue queue) noexcept;
   void wait_for_all() noexcept;
   void end_freed_host(bool waits) noexcept;
 

@@ -61,16 +61,16 @@ void TensorPool::State::unlink_clean(BlockId id) noexcept {
   list.bytes -= block.bytes;
 }
 
-// Returns an invalid span, for the file to be used, where the tier is full even without the copies
-// of resident blocks, which are dropped one by one, oldest first, as they only save a later copy.
-// Errors: HostOutOfMemory with the tier's figures where there is no file.
+// An invalid span means that the file is to be used. Errors: HostOutOfMemory with the tier's
+// figures where there is none.
 HostSpan TensorPool::State::take_host_span_or_throw(std::int64_t bytes) {
   const HostSpan span = take_host_span(bytes);
   // Tried once more: memory that the machine did not have a moment ago it may have by now.
   return span.valid() || host_.file() != nullptr ? span : host_.allocate(bytes);
 }
 
-// The same without errors.
+// Returns an invalid span where the tier is full even without the copies of resident blocks, which
+// are dropped one by one, oldest first, as they only save a later copy.
 HostSpan TensorPool::State::take_host_span(std::int64_t bytes) {
   CleanList& clean = clean_[static_cast<std::size_t>(Tier::kHost)];
   for (;;) {
@@ -196,7 +196,7 @@ void TensorPool::State::guard_range(const Block& block, const device::Event& eve
   } catch (const std::bad_alloc&) {
     try {
       device_.synchronize(event);
-    } catch (const DeviceError&) {
+    } catch (const std::exception&) {
       ++totals_.failed_copies;
     }
   }
@@ -239,13 +239,13 @@ void TensorPool::State::vacate_for(std::int64_t bytes) noexcept {
     if (run.bytes >= bytes && is_better) best = run;
   }
   if (!best.first.valid()) return;
-  std::vector<BlockId> leaving;
-  std::int64_t covered = 0;
-  for (SegmentId segment = best.first; covered < best.bytes; segment = arena_.next(segment)) {
-    covered += arena_.bytes(segment);
-    if (!arena_.is_free(segment)) leaving.push_back(BlockId(arena_.tag(segment)));
+  // One at a time: giving a range away joins its segment with its neighbours.
+  const Interval hole{arena_.offset(best.first), arena_.offset(best.first) + best.bytes};
+  for (std::size_t i = moving_.size(); i-- > 0;) {
+    const Block& block = blocks_[moving_[i].index()];
+    if (block.residence == Residence::kMovingOut && hole.contains(range_of(block.segment)))
+      finish_move(moving_[i]);
   }
-  for (const BlockId id : leaving) finish_move(id);
 }
 
 // --- Moves that are done when they return -------------------------------------------------------
@@ -265,7 +265,7 @@ void TensorPool::State::evict(BlockId id) {
 // to the file.
 void TensorPool::State::evict_now(BlockId id) {
   Block& block = blocks_[id.index()];
-  block.owner->before_move(id);
+  if (block.owner->before_move(id)) note_write(block);
   if (has_copy(block)) {
     unlink_clean(id);
     ++totals_.clean_evictions;
@@ -346,7 +346,7 @@ void TensorPool::State::slide_to(BlockId id, std::int64_t offset) {
   Block& block = blocks_[id.index()];
   const std::int64_t old_offset = arena_.offset(block.segment);
   if (offset == old_offset) return;
-  block.owner->before_move(id);
+  if (block.owner->before_move(id)) note_write(block);
   wait_for_range({offset, offset + block.range_bytes}, Queue::kCompute);
   device_.copy(base_ + offset, base_ + old_offset, block.bytes, CopyKind::kDeviceToDevice,
                Queue::kCompute);
@@ -403,7 +403,7 @@ bool TensorPool::State::begin_evict(BlockId id) {
   if (!span.valid()) return false;
   device::Event event;
   try {
-    block.owner->before_move(id);
+    if (block.owner->before_move(id)) note_write(block);
     event =
         copy_out(base_ + arena_.offset(block.segment), span.data, block.bytes, last_write(block));
   } catch (...) {
@@ -445,7 +445,7 @@ bool TensorPool::State::copy_arrived(const Block& block) noexcept {
     try {
       device_.wait(Queue::kCompute, block.pending);
       return true;
-    } catch (const DeviceError&) {
+    } catch (const std::exception&) {
       // Then the host waits instead.
     }
   }
@@ -472,6 +472,10 @@ void TensorPool::State::finish_move(BlockId id) noexcept {
   }
   stop_moving(id);
   if (block.is_doomed) {
+    if (!moved_out) {
+      note_use(block);
+      block.read_below = block.used;
+    }
     block.residence = Residence::kHost;  // not in a clean list
     end_block(id);
     return;
@@ -500,7 +504,7 @@ void TensorPool::State::synchronize() noexcept {
   while (!moving_.empty()) finish_move(moving_.back());
   try {
     settle_host();
-  } catch (const DeviceError&) {
+  } catch (const std::exception&) {
     ++totals_.failed_copies;
   }
 }

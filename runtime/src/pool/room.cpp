@@ -206,8 +206,10 @@ void TensorPool::State::settle_held(std::span<const BlockId> ids) noexcept {
     if (block.residence == Residence::kMovingIn) finish_move(id);
     if (block.residence != Residence::kMovingOut) continue;
     const bool arrived = copy_arrived(block);
+    if (is_ahead_) block.written_below = block.pending;
     stop_moving(id);
     block.residence = Residence::kResident;
+    note_use(block);  // compute has waited for the copy
     if (arrived) {
       totals_.offloaded_bytes += block.bytes;
       link_clean(id);

@@ -127,7 +127,8 @@ void TensorPool::State::poison(std::int64_t offset, std::int64_t bytes) noexcept
   try {
     wait_for_range({offset, offset + bytes}, device::Queue::kCompute);
     device_.fill(base_ + offset, bytes, options_.poison_pattern);
-  } catch (const DeviceError&) {
+    note_free({offset, offset + bytes}, device_.compute_mark());
+  } catch (const std::exception&) {
     ++totals_.failed_copies;
   }
 }
@@ -193,10 +194,9 @@ void TensorPool::State::deallocate(BlockId id) noexcept {
   Block& block = blocks_[id.index()];
   if (!block.is_alive || block.is_doomed) return;
   --totals_.blocks;
-  if (is_immovable(block)) {
-    remove_immovable(id);
-    note_use(block);
-  }
+  if (is_immovable(block)) remove_immovable(id);
+  // Whoever ends it may have given the device work on it that we do not know of.
+  note_use(block);
   block.pins = 0;
   switch (block.residence) {
     case Residence::kMovingOut:

@@ -33,9 +33,9 @@ class BlockOwner {
   // was slid inside the arena; its bytes are at the new address already (for what comes later on
   // kCompute, where compute is asynchronous).
   virtual void on_move(BlockId block, void* old_address, void* new_address) noexcept = 0;
-  // Called before its bytes are read by a copy that takes it away from where it is, so that work
-  // the device's queues do not know of can be put in front of them.
-  virtual void before_move(BlockId block) noexcept {}
+  // Called before its bytes are taken away from where they are. True where work that the device's
+  // queues do not know of, and that may use the bytes, has been put in front of kCompute's end.
+  virtual bool before_move(BlockId block) noexcept { return false; }
 };
 
 // Says what evictions cost, in any unit. Must not change the pool.
