@@ -102,7 +102,8 @@ std::vector<ZooCase> elementwise_cases() {
 std::vector<ZooCase> reduction_cases() {
   const Tensors x{normal({6, 7, 8})};
   return {
-      {"sum", x, [](Tensors& t) { return Tensors{t[0].sum(), t[0].sum({0, 2}, true)}; }},
+      {"sum", x,
+       [](Tensors& t) { return Tensors{t[0].sum(), t[0].sum(torch::IntArrayRef({0, 2}), true)}; }},
       {"mean", x, [](Tensors& t) { return Tensors{t[0].mean(1)}; }},
       {"prod", x, [](Tensors& t) { return Tensors{t[0].prod(1)}; }},
       {"var and std", x, [](Tensors& t) { return Tensors{t[0].var(1), t[0].std(2)}; }},

@@ -289,7 +289,9 @@ TEST_F(SessionOnDevice, SaysWhatHasNoRoomAnywhereWhenItEnds) {
     try {
       EXPECT_TRUE(all_are(made[static_cast<std::size_t>(i)], static_cast<float>(i)));
     } catch (const c10::Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("found no room when its session ended"));
+      // Releases that cannot forbid pointers for a time leave it to the device to say so.
+      EXPECT_THAT(error.what(), ::testing::AnyOf(HasSubstr("found no room when its session ended"),
+                                                 HasSubstr("whose storage has no memory")));
       ++lost;
     }
   }
