@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from equality import Program, assert_equals_stock, model_state
+from equality import Program, assert_equals_stock, model_state, run_inside
 from small_programs import WIDTH, batch, classifier, plain
 
 
@@ -190,4 +190,9 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_equals_stock_at_half_of_its_peak(name):
+    # Before 2.13 LibTorch does not show which tensors the subclass's own code touches.
+    if name == "wrapper subclass" and torch.__version__ < "2.13":
+        with pytest.raises(RuntimeError, match="subclass"):
+            run_inside(PROGRAMS[name], 1, 1 << 22)
+        return
     assert_equals_stock(PROGRAMS[name], 0.5)

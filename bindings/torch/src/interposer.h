@@ -28,6 +28,10 @@ class OperatorListener {
                            torch::jit::Stack* stack) = 0;
 };
 
+// Whether what a dispatch mode or a tensor subclass does in Python with an operator is seen: Python
+// leaves on what stands below its own key. LibTorch before 2.13 has the two the other way round.
+inline constexpr bool kPythonShowsParts = c10::DispatchKey::Fake < c10::DispatchKey::Python;
+
 // Runs the operator's own kernel; what the kernel calls is not seen.
 void run_kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 // Runs a composite operator (they arrive whole in inference mode) so that its parts are seen.

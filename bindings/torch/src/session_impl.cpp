@@ -9,6 +9,7 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 
 #include "plimsoll/base/error.h"
 
@@ -21,6 +22,7 @@ namespace plimsoll::detail {
 namespace {
 
 using Storages = c10::SmallVector<Arena::Touched, 8>;
+using Results = c10::SmallVector<c10::StorageImpl*, 4>;
 
 // What a slice of an operator over lists may take: so little that no slice sets the least budget
 // where its entries are small, so much that cutting costs nothing.
@@ -47,6 +49,35 @@ Storages operands(const OperatorInfo& info, const torch::jit::Stack& stack, cons
                    [&](c10::StorageImpl* storage) { storages.emplace_back(storage, writes); });
   }
   return storages;
+}
+
+Results results_of(const OperatorInfo& info, const torch::jit::Stack& stack, const Place& place) {
+  Results results;
+  for (std::size_t i = stack.size() - static_cast<std::size_t>(info.returns); i < stack.size();
+       ++i) {
+    visit_storages(stack[i], place, [&](c10::StorageImpl* storage) { results.push_back(storage); });
+  }
+  return results;
+}
+
+// Whether PyTorch looks at a program (torch.compile) and computes nothing. What it takes for
+// tensors then may come without its modes too.
+bool is_traced() {
+  using Modes = c10::impl::TorchDispatchModeTLS;
+  using Key = c10::impl::TorchDispatchModeKey;
+  return Modes::get_mode(Key::FAKE) || Modes::get_mode(Key::PROXY) ||
+         Modes::get_mode(Key::FUNCTIONAL);
+}
+
+bool is_made_in_python(const c10::IValue& value) {
+  const auto is_python_made = [](const at::Tensor& tensor) {
+    if (!tensor.defined() || !tensor.key_set().has(c10::DispatchKey::Python)) return false;
+    return !tensor.has_storage() || !tensor.storage().device().is_meta();
+  };
+  if (value.isTensor()) return is_python_made(value.toTensor());
+  if (!value.isList()) return false;
+  const auto list = value.toListRef();
+  return std::any_of(list.begin(), list.end(), is_made_in_python);
 }
 
 // At least what the plain tensors among the arguments hold: each argument counts its storage.
@@ -137,7 +168,12 @@ void SessionImpl::on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet
                               torch::jit::Stack* stack) {
   // A tensor subclass or a dispatch mode takes the operator apart in Python: its parts are seen.
   if (keys.has(c10::DispatchKey::Python)) {
-    run_composite(op, keys, stack);
+    const bool reads_bytes = infos_.of(op).kind != OperatorClass::kMetadata;
+    if (kPythonShowsParts || is_traced() || !reads_bytes) {
+      run_composite(op, keys, stack);
+    } else {
+      run_hidden(op, keys, stack);
+    }
     return;
   }
   const OperatorInfo& info = infos_.of(op);
@@ -264,15 +300,35 @@ void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
       throw;
     }
   }
-  c10::SmallVector<c10::StorageImpl*, 4> results;
-  if (frame.is_recorded) {
-    const std::size_t first = stack->size() - static_cast<std::size_t>(info.returns);
-    for (std::size_t i = first; i < stack->size(); ++i) {
-      visit_storages((*stack)[i], place_,
-                     [&](c10::StorageImpl* storage) { results.push_back(storage); });
-    }
+  finish(frame, info.name, begin_ns,
+         frame.is_recorded ? results_of(info, *stack, place_) : Results());
+}
+
+void SessionImpl::run_hidden(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                             torch::jit::Stack* stack) {
+  const OperatorInfo& info = infos_.of(op);
+  const auto first = stack->end() - info.arguments;
+  if (std::any_of(first, stack->end(), is_made_in_python)) {
+    throw Unsupported(
+        info.name +
+        " of a tensor subclass that takes operators apart in Python, inside of a session: "
+        "LibTorch before 2.13 does not show which tensors that touches; take a later "
+        "release, or pause the session");
   }
-  finish(frame, info.name, begin_ns, results);
+  // A dispatch mode over plain tensors: they are held while it does what it does, once.
+  OperatorFrame frame;
+  const Storages storages = operands(info, *stack, place_);
+  arena_->begin_operator(info.hash, info.name, storages, frame);
+  const std::int64_t begin_ns = begin_time();
+  try {
+    const ArenaScope scope(is_in_step_ ? arena_.get() : nullptr);
+    run_kernel(op, keys, stack);
+  } catch (...) {
+    arena_->abandon_operator(frame);
+    throw;
+  }
+  finish(frame, info.name, begin_ns,
+         frame.is_recorded ? results_of(info, *stack, place_) : Results());
 }
 
 std::int64_t SessionImpl::begin_time() const {
@@ -280,7 +336,7 @@ std::int64_t SessionImpl::begin_time() const {
 }
 
 void SessionImpl::finish(OperatorFrame& frame, const std::string& name, std::int64_t begin_ns,
-                         const c10::SmallVector<c10::StorageImpl*, 4>& results) {
+                         const Results& results) {
   arena_->end_operator(frame, results);
   if (options_.record_events && is_in_step_) {
     arena_->add_event({SessionEvent::Kind::kOperator, name, begin_ns, arena_->now_ns(), 0});
@@ -309,7 +365,7 @@ std::vector<at::Tensor> SessionImpl::run_opaque(const std::string& name,
     arena_->abandon_operator(frame);
     throw;
   }
-  c10::SmallVector<c10::StorageImpl*, 4> results;
+  Results results;
   if (frame.is_recorded) {
     for (const at::Tensor& tensor : returned) {
       visit_storages(tensor, place_,

@@ -47,6 +47,9 @@ class SessionImpl final : public OperatorListener {
   at::Tensor empty_below(const at::Tensor& shape, const at::Tensor& part, OperatorFrame& frame);
   void run_slices(const OperatorInfo& info, ListSlices& slices, const c10::OperatorHandle& op,
                   c10::DispatchKeySet keys, torch::jit::Stack* stack);
+  // Runs an operator that is taken apart in Python where that is not seen.
+  void run_hidden(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                  torch::jit::Stack* stack);
   std::int64_t begin_time() const;
   void finish(OperatorFrame& frame, const std::string& name, std::int64_t begin_ns,
               const c10::SmallVector<c10::StorageImpl*, 4>& results);
