@@ -219,7 +219,11 @@ def test_strict_pointers_raise_where_an_address_would_go_stale():
     with plimsoll.session(BUDGET, strict_pointers=True) as session:
         with session.step():
             tensor = torch.ones(10) + 1
+        # As an extension would, which no method of a tensor tells of it.
+        with pytest.raises(RuntimeError, match="strict_pointers.*pin"):
+            torch._C._data_address(tensor)
         session.pin(tensor)
+        assert torch._C._data_address(tensor) == tensor.data_ptr()
         assert tensor.numpy()[0] == 2.0
         session.unpin(tensor)
 
