@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "plimsoll/device/fault_plan.h"
 #include "plimsoll/session.h"
 
 #include "device_fixture.h"
@@ -145,6 +146,44 @@ INSTANTIATE_TEST_SUITE_P(Copies, SessionMutations, ::testing::Values(Overlap::kO
                            return info.param == Overlap::kOn ? "Ahead" : "WhenNeeded";
                          });
 
+// A copy that is left out is seen in what the step leaves, whichever it is.
+TEST_P(SessionMutations, EverySingleCopyIsMissed) {
+  const auto run = [](device::FaultPlan* faults) {
+    torch::manual_seed(5);
+    std::vector<torch::Tensor> made = {torch::randn({64, 64}).to(sim()),
+                                       torch::randn({64, 64}).to(sim())};
+    {
+      Session session({.budget_bytes = 5 * 64 * 64 * 4,
+                       .device = sim(),
+                       .overlap = GetParam(),
+                       .poison = true,
+                       .testing_faults = faults});
+      const Step step = session.step();
+      for (int i = 0; i < 8; ++i) made.push_back(made.back().matmul(made.front()).tanh());
+      torch::Tensor sum = torch::zeros({64, 64}, on_sim());
+      for (int i = 9; i >= 2; --i) sum += made[static_cast<std::size_t>(i)] * i;
+      made.push_back(sum);
+    }
+    return torch::cat(made).cpu();
+  };
+  const torch::Tensor whole = run(nullptr);
+  for (const device::FaultKind kind :
+       {device::FaultKind::kLateCopyOut, device::FaultKind::kLateCopyIn}) {
+    std::string silent;
+    std::int64_t copies = 0;
+    for (;; ++copies) {
+      device::FaultPlan faults;
+      faults.fail(kind, copies + 1);
+      const torch::Tensor result = run(&faults);
+      if (faults.fired() == 0) break;
+      if (same_bits(whole, result)) silent += " " + std::to_string(copies);
+    }
+    EXPECT_GT(copies, 4);
+    EXPECT_EQ(silent, "") << device::fault_kind_name(kind) << " of " << copies;
+  }
+  take_races();  // a copy out that is missing leaves the waits for it without their reason
+}
+
 // A stream of the program's own.
 class SessionStreams : public OnDevice {
  protected:
@@ -177,6 +216,29 @@ TEST_F(SessionStreams, AStreamThatTakesOverWaitsForTheOneBefore) {
   alternate();
   EXPECT_GT(all.left_out(), 6);
   EXPECT_FALSE(take_races().empty());
+}
+
+TEST_F(SessionStreams, HostMemoryIsFreedWhenNoCopyUsesItAnyMore) {
+  // Nothing but the session keeps it until then.
+  install({.guards_pinned_frees = false});
+  const auto run = [] {
+    Session session({.budget_bytes = 3 << 20, .device = sim(), .host_limit_bytes = (9 << 20) / 4});
+    const Step step = session.step();
+    for (int i = 0; i < 4; ++i) {
+      torch::Tensor used = torch::ones({(256 + 80 * i) << 10}, on_sim());
+      torch::ones({640 << 10}, on_sim());  // drives it out
+      used.add_(1);
+      used.reset();  // its host memory is of no use to the next one
+    }
+  };
+  run();
+  EXPECT_TRUE(take_races().empty());
+  const Mutation all(SyncKind::kStreamSynchronize);
+  run();
+  EXPECT_GT(all.left_out(), 0);
+  std::string races;
+  for (const Race& race : take_races()) races += race.text() + "\n";
+  EXPECT_NE(races.find("freeing pinned memory"), std::string::npos) << races;
 }
 
 // A kernel that no session sees, on a side stream, uses a tensor which then ends, or is evicted.

@@ -166,6 +166,11 @@ void StreamDevice::wait_for(Queue queue) noexcept {
 
 void StreamDevice::submit(void* destination, const void* source, std::int64_t bytes, CopyKind kind,
                           const c10::Stream& stream) {
+  if (faults_ != nullptr && kind != CopyKind::kDeviceToDevice &&
+      faults_->strikes(kind == CopyKind::kDeviceToHost ? FaultKind::kLateCopyOut
+                                                       : FaultKind::kLateCopyIn)) {
+    return;
+  }
   const c10::Device host(c10::DeviceType::CPU);
   const BackEndsOnly back_ends;
   const c10::StreamGuard on_stream(stream);

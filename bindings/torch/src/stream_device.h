@@ -40,7 +40,9 @@ namespace plimsoll::detail {
 // Threads: as Device says; the calling thread's current device and streams are left as they are.
 class StreamDevice final : public device::Device {
  public:
-  // `memory` gives the arena; it and `faults`, which may be null, outlive the device.
+  // `memory` gives the arena; it and `faults`, which may be null, outlive the device. Faults of a
+  // late kind leave a copy out in silence: a device that does that cannot be noticed but by its
+  // results.
   StreamDevice(c10::Device where, c10::Allocator& memory, device::FaultPlan* faults);
   ~StreamDevice() override;
 
