@@ -218,6 +218,7 @@ void Arena::retire() noexcept {
     }
   }
   for (const auto& [storage, managed] : managed_) keep_in_reach(managed.get());
+  pool_->synchronize();  // so that whoever ends the arena need not
   if (!managed_.empty() || unbound_blocks_ > 0) keep_alive_ = shared_from_this();
 }
 

@@ -98,7 +98,8 @@ StreamDevice::StreamDevice(c10::Device where, c10::Allocator& memory, device::Fa
       faults_(faults),
       compute_(guard_.getStream(where)),
       copy_out_(guard_.getStreamFromGlobalPool(where)),
-      copy_in_(guard_.getStreamFromGlobalPool(where)) {
+      copy_in_(guard_.getStreamFromGlobalPool(where)),
+      used_{compute_, copy_out_, copy_in_} {
   info_.name = where.str();
   info_.alignment_bytes = kAlignmentBytes;
   info_.is_compute_synchronous = false;
@@ -107,7 +108,19 @@ StreamDevice::StreamDevice(c10::Device where, c10::Allocator& memory, device::Fa
 
 StreamDevice::~StreamDevice() {
   release();
-  end_freed_host(true);
+  end_freed_host(false);
+  // What copies may still use is LibTorch's to keep until they are done; waiting is not for
+  // deleters.
+  for (const FreedHost& freed : freed_host_) {
+    try {
+      for (const c10::Stream& stream : used_) {
+        at::getHostAllocator(where_.type())
+            ->record_event(freed.memory.get(), freed.memory.get_context(), stream);
+      }
+    } catch (const std::exception&) {
+      wait_for_all();
+    }
+  }
 }
 
 void StreamDevice::strike(FaultKind kind, const char* call) const {
@@ -144,9 +157,15 @@ void* StreamDevice::reserve(std::int64_t bytes) {
   return arena_.get();
 }
 
+// Without waiting, as a tensor's deleter may be what ends the arena: LibTorch's allocator keeps it
+// until the streams that were used are through with it.
 void StreamDevice::release() noexcept {
   if (!arena_) return;
-  wait_for_all();
+  try {
+    for (const c10::Stream& stream : used_) guard_.recordDataPtrOnStream(arena_, stream);
+  } catch (const std::exception&) {
+    wait_for_all();
+  }
   arena_.clear();
 }
 
@@ -345,6 +364,7 @@ void StreamDevice::follow_current_stream() {
     c10::Event until_now(where_.type());
     until_now.record(compute_);
     until_now.block(current);
+    if (std::find(used_.begin(), used_.end(), current) == used_.end()) used_.push_back(current);
     compute_ = current;
   });
 }

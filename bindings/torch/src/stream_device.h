@@ -36,7 +36,8 @@
 
 namespace plimsoll::detail {
 
-// No call but copy_blocking(), synchronize() and release() waits for the device.
+// No call but copy_blocking() and synchronize() waits for the device; allocate_host() where memory
+// that was freed is still in use.
 // Threads: as Device says; the calling thread's current device and streams are left as they are.
 class StreamDevice final : public device::Device {
  public:
@@ -115,6 +116,7 @@ class StreamDevice final : public device::Device {
   c10::Stream compute_;
   c10::Stream copy_out_;
   c10::Stream copy_in_;
+  std::vector<c10::Stream> used_;  // all that the arena was used on
   c10::DataPtr arena_;
   c10::DataPtr bounce_;
   std::unordered_map<void*, c10::DataPtr> host_memory_;

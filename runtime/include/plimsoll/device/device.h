@@ -55,7 +55,7 @@ class Device {
   // The device owns it until release(). One arena at a time (InvalidArgument).
   // Errors: DeviceOutOfMemory where the device has less.
   virtual void* reserve(std::int64_t bytes) = 0;
-  // Waits for all queues, then gives the arena back; no-op where there is none.
+  // Gives the arena back when all queues are through with it; no-op where there is none.
   virtual void release() noexcept = 0;
 
   // Submits a copy to a queue and returns the event of its end. Both ranges must stay valid, the
