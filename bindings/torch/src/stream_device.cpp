@@ -27,7 +27,7 @@ constexpr std::int64_t kAlignmentBytes = 512;
 // A slide over less than its length goes in pieces of the distance; in more pieces than this it
 // goes through host memory instead.
 constexpr std::int64_t kMostPieces = 32;
-constexpr std::int64_t kBounceBytes = 4 << 20;
+constexpr std::int64_t kBounceBytes = mib(4);
 // Events kept of a queue; for an older one the oldest of these stands in, which comes later.
 constexpr std::size_t kMostEvents = 256;
 
@@ -35,18 +35,6 @@ constexpr std::array<Queue, device::kQueueCount> kQueues = {Queue::kCompute, Que
                                                             Queue::kCopyIn};
 
 std::size_t index_of(Queue queue) { return static_cast<std::size_t>(queue); }
-
-FaultKind fault_of(CopyKind kind) {
-  switch (kind) {
-    case CopyKind::kDeviceToHost:
-      return FaultKind::kCopyOut;
-    case CopyKind::kHostToDevice:
-      return FaultKind::kCopyIn;
-    case CopyKind::kDeviceToDevice:
-      return FaultKind::kSlide;
-  }
-  return FaultKind::kSlide;
-}
 
 // While it lives, this thread's operators go straight to the back ends: no interposer, no autograd,
 // no mode of the program's.
@@ -225,7 +213,7 @@ void StreamDevice::slide(std::byte* to, const std::byte* from, std::int64_t byte
 
 device::Event StreamDevice::copy(void* destination, const void* source, std::int64_t bytes,
                                  CopyKind kind, Queue queue) {
-  strike(fault_of(kind), "submitting a copy");
+  strike(device::copy_fault(kind), "submitting a copy");
   try {
     return submit_and_mark(destination, source, bytes, kind, queue);
   } catch (...) {

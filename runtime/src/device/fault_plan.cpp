@@ -64,4 +64,16 @@ bool FaultPlan::strikes(FaultKind kind) noexcept {
   return true;
 }
 
+FaultKind copy_fault(CopyKind kind) noexcept {
+  switch (kind) {
+    case CopyKind::kDeviceToHost:
+      return FaultKind::kCopyOut;
+    case CopyKind::kHostToDevice:
+      return FaultKind::kCopyIn;
+    case CopyKind::kDeviceToDevice:
+      return FaultKind::kSlide;
+  }
+  return FaultKind::kSlide;
+}
+
 }  // namespace plimsoll::device

@@ -32,18 +32,6 @@ void* map_pages(std::int64_t bytes) {
   return pages;
 }
 
-FaultKind submit_fault(CopyKind kind) {
-  switch (kind) {
-    case CopyKind::kDeviceToHost:
-      return FaultKind::kCopyOut;
-    case CopyKind::kHostToDevice:
-      return FaultKind::kCopyIn;
-    case CopyKind::kDeviceToDevice:
-      return FaultKind::kSlide;
-  }
-  return FaultKind::kSlide;
-}
-
 // The next of a sequence of pseudo-random numbers (splitmix64; Steele, Lea, Flood, "Fast splittable
 // pseudorandom number generators", 2014).
 std::uint64_t next_random(std::uint64_t& state) {
@@ -111,7 +99,7 @@ Event HostDevice::copy(void* destination, const void* source, std::int64_t bytes
     copy_blocking(destination, source, bytes, kind);
     return {};
   }
-  strike(submit_fault(kind), "submitting a copy");
+  strike(copy_fault(kind), "submitting a copy");
   CopyEngine::Copy copy{destination, source, bytes, 0, false};
   if (options_.delay_ns > 0)
     copy.delay_ns = static_cast<std::int64_t>(next_random(options_.delay_seed) %
@@ -124,7 +112,7 @@ Event HostDevice::copy(void* destination, const void* source, std::int64_t bytes
 
 void HostDevice::copy_blocking(void* destination, const void* source, std::int64_t bytes,
                                CopyKind kind) {
-  strike(submit_fault(kind), "copying");
+  strike(copy_fault(kind), "copying");
   auto* to = static_cast<std::byte*>(destination);
   const auto* from = static_cast<const std::byte*>(source);
   const std::int64_t distance = to > from ? to - from : from - to;

@@ -260,7 +260,7 @@ class TensorPool::State {
   std::vector<BlockId> unused_;
   std::vector<BlockId> moving_;
   std::vector<UsedRange> guarded_;  // by copies
-  std::deque<UsedRange> freed_;     // by kCompute; the latest, in the order of their marks
+  std::deque<UsedRange> freed_;     // by kCompute; those freed last
   device::Event freed_before_;      // what freed_ has forgotten was used no later
   device::Event all_used_;          // any block may have been used up to here
   device::Event spans_read_;        // host spans that are free were read no later

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "plimsoll/device/device.h"
+
 namespace plimsoll::device {
 
 enum class FaultKind : std::uint8_t {
@@ -28,6 +30,9 @@ enum class FaultKind : std::uint8_t {
 
 // Returns the kind's name, such as "copy_out".
 const char* fault_kind_name(FaultKind kind) noexcept;
+
+// What fails where a copy of this kind cannot be submitted.
+FaultKind copy_fault(CopyKind kind) noexcept;
 
 // Counts the calls of each kind and says which of them fails. Shared by a device and file tiers,
 // which keep a reference: the plan outlives them.
