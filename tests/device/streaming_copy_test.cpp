@@ -10,12 +10,12 @@ namespace plimsoll::device {
 namespace {
 
 TEST(StreamingCopy, CopiesExactlyItsBytesAtEveryAlignmentAndLength) {
-  constexpr std::size_t kRoom = 1024;
+  constexpr std::size_t kRoom = 5000;
   std::vector<std::byte> source(kRoom);
   for (std::size_t i = 0; i < kRoom; ++i) source[i] = static_cast<std::byte>(i * 31 + 7);
   for (std::size_t to = 0; to < 65; ++to) {
     for (const std::size_t from : {0U, 1U, 16U, 63U}) {
-      for (const std::size_t bytes : {0U, 1U, 15U, 63U, 64U, 65U, 127U, 128U, 300U, 513U}) {
+      for (const std::size_t bytes : {0U, 1U, 15U, 63U, 64U, 65U, 127U, 128U, 300U, 513U, 4096U}) {
         std::vector<std::byte> expected(kRoom, std::byte{0xEE});
         std::vector<std::byte> copied = expected;
         std::memcpy(expected.data() + to, source.data() + from, bytes);
