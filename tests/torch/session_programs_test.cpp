@@ -254,6 +254,27 @@ TEST(SessionPrograms, ResizedAndReplacedStorages) {
   }));
 }
 
+TEST(SessionPrograms, LazyClonesAreWrittenApart) {
+  expect_same(tower_program([](nn::Sequential model, Optimizer optimizer, torch::Tensor x) {
+    return [=](int) mutable {
+      optimizer->zero_grad();
+      auto y = model->forward(x);
+      auto lazy = y._lazy_clone();
+      y = y * 2;
+      auto slice = (x * 2).slice(0, 3, 90, 2);
+      auto lazy_slice = slice._lazy_clone();
+      const bool looks_alike = lazy_slice.strides() == slice.strides() &&
+                               lazy_slice.storage_offset() == slice.storage_offset();
+      lazy_slice.mul_(0.5);
+      slice.add_(0.125);
+      auto loss = (y * lazy).mean() + (lazy_slice * slice).sum() + (looks_alike ? 0.25 : 0);
+      loss.backward();
+      optimizer->step();
+      return loss;
+    };
+  }));
+}
+
 TEST(SessionPrograms, TiedWeightsAndMovingAverages) {
   expect_same([] {
     struct Tied : nn::Module {

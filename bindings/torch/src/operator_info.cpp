@@ -126,6 +126,7 @@ std::unique_ptr<OperatorInfo> read_schema(const c10::OperatorHandle& op) {
   const bool is_known = starts_with(info->name, "aten::") || starts_with(info->name, "mkldnn::");
   info->can_rerun = is_known && info->writes == 0 && info->kind != OperatorClass::kComposite &&
                     !op.hasTag(at::Tag::nondeterministic_seeded);
+  info->is_lazy_clone = info->name == "aten::_lazy_clone";
   info->is_collective =
       starts_with(info->name, "c10d::") || starts_with(info->name, "_c10d_functional::");
   return info;

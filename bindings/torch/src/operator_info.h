@@ -33,6 +33,7 @@ struct OperatorInfo {
   bool can_rerun = false;
   // Each element is rounded exactly: may be run in chunks.
   bool can_chunk = false;
+  bool is_lazy_clone = false;  // shares its operand's memory until one of the two is written
   bool is_collective = false;  // of torch.distributed: writes its operands after it has returned
   int arguments = 0;
   int returns = 0;

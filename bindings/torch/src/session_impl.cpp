@@ -126,6 +126,16 @@ class SavedArguments {
   c10::SmallVector<c10::IValue, 8> values_;
 };
 
+// A tensor that looks at a copy of the source's whole storage as the source looks at it.
+at::Tensor clone_with_storage(const at::Tensor& source) {
+  at::Tensor bytes = at::empty({0}, source.options().dtype(at::kByte));
+  bytes.set_(source.storage(), 0, {static_cast<std::int64_t>(source.storage().nbytes())}, {1});
+  auto result = source.unsafeGetTensorImpl()->shallow_copy_and_detach(
+      /*version_counter=*/0, /*allow_tensor_metadata_change=*/true);
+  result->set_storage_keep_dtype(bytes.clone().storage());
+  return at::Tensor(std::move(result));
+}
+
 }  // namespace
 
 SessionImpl::SessionImpl(const SessionOptions& options) : options_(options) {
@@ -289,7 +299,7 @@ void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
   for (bool is_done = false; !is_done;) {
     try {
       const ArenaScope scope(is_in_step_ ? arena_.get() : nullptr);
-      run_kernel(op, keys, stack);
+      run_body(info, op, keys, stack);
       is_done = true;
     } catch (const c10::OutOfMemoryError&) {
       if (saved && saved->put_back(*stack) && arena_->prepare_rerun(frame)) continue;
@@ -302,6 +312,21 @@ void SessionImpl::run_whole(const OperatorInfo& info, std::uint64_t hash,
   }
   finish(frame, info.name, begin_ns,
          frame.is_recorded ? results_of(info, *stack, place_) : Results());
+}
+
+void SessionImpl::run_body(const OperatorInfo& info, const c10::OperatorHandle& op,
+                           c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  // LibTorch shares only memory whose owner it knows.
+  if (info.is_lazy_clone) {
+    const at::Tensor& source = stack->back().toTensor();
+    c10::StorageImpl* storage = storage_of(source, place_);
+    if (storage != nullptr && arena_->holds(storage)) {
+      const Unseen unseen;
+      stack->back() = clone_with_storage(source);
+      return;
+    }
+  }
+  run_kernel(op, keys, stack);
 }
 
 void SessionImpl::run_hidden(const c10::OperatorHandle& op, c10::DispatchKeySet keys,

@@ -50,6 +50,9 @@ class SessionImpl final : public OperatorListener {
   // Runs an operator that is taken apart in Python where that is not seen.
   void run_hidden(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                   torch::jit::Stack* stack);
+  // The kernel, or what stands for it where memory can move.
+  void run_body(const OperatorInfo& info, const c10::OperatorHandle& op, c10::DispatchKeySet keys,
+                torch::jit::Stack* stack);
   std::int64_t begin_time() const;
   void finish(OperatorFrame& frame, const std::string& name, std::int64_t begin_ns,
               const c10::SmallVector<c10::StorageImpl*, 4>& results);
