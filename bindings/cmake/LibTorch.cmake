@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # plimsoll_find_libtorch([wanted version]) makes the imported target plimsoll::libtorch from a
 # PyPI wheel or a LibTorch archive and sets PLIMSOLL_TORCH_DIR, _FOUND and _VERSION in the caller.
+# With GCC, sources that call at::parallel_for are compiled with the options in
+# PLIMSOLL_TORCH_PARALLEL_OPTIONS: without them LibTorch's header runs the body on one thread.
 #
 # Not find_package(Torch): on the wheel it configures only with a CUDA toolkit and its link line
 # asks for NCCL symbols that a system's NCCL may not have. The C++ side needs torch_cpu and c10
@@ -53,6 +55,21 @@ function(plimsoll_read_torch_version folder out)
   set(${out} "${version}" PARENT_SCOPE)
 endfunction()
 
+# The OpenMP library that this LibTorch uses: a second one in a process would have threads of its own.
+function(plimsoll_find_openmp folder out)
+  file(GLOB found "${folder}/lib/libgomp*.so*" "${folder}/../torch.libs/libgomp*.so*")
+  if(found)
+    list(GET found 0 found)
+  else()
+    execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libgomp.so.1
+                    OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE)
+    if(NOT IS_ABSOLUTE "${found}")
+      set(found "")
+    endif()
+  endif()
+  set(${out} "${found}" PARENT_SCOPE)
+endfunction()
+
 function(plimsoll_find_libtorch)
   set(wanted "${ARGV0}")
   set(PLIMSOLL_TORCH_FOUND FALSE PARENT_SCOPE)
@@ -79,11 +96,21 @@ function(plimsoll_find_libtorch)
       foreach(nvidia_folder ${nvidia_folders})
         list(APPEND rpath_links "LINKER:-rpath-link,${nvidia_folder}")
       endforeach()
+      set(openmp "")
+      if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+        plimsoll_find_openmp("${folder}" openmp)
+      endif()
+      if(openmp)
+        set(PLIMSOLL_TORCH_PARALLEL_OPTIONS -fopenmp CACHE INTERNAL "")
+      else()
+        set(PLIMSOLL_TORCH_PARALLEL_OPTIONS "" CACHE INTERNAL "")
+        message(WARNING "Plimsoll: no OpenMP library for ${CMAKE_CXX_COMPILER_ID}; a session's copies take one thread")
+      endif()
       set_target_properties(plimsoll::libtorch PROPERTIES
         IMPORTED_LOCATION "${folder}/lib/libtorch_cpu.so"
         INTERFACE_INCLUDE_DIRECTORIES "${folder}/include;${folder}/include/torch/csrc/api/include"
         INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${folder}/include;${folder}/include/torch/csrc/api/include"
-        INTERFACE_LINK_LIBRARIES "plimsoll::c10"
+        INTERFACE_LINK_LIBRARIES "plimsoll::c10;${openmp}"
         # Registrations live in libraries that no symbol refers to: keep them.
         INTERFACE_LINK_OPTIONS "LINKER:--no-as-needed;${rpath_links}")
     endif()

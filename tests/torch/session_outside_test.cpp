@@ -4,7 +4,6 @@
 #include <sstream>
 #include <thread>
 
-#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/library.h>
@@ -174,33 +173,6 @@ TEST(SessionOutside, ForeignBuffersCountOnlyWhileTheyLive) {
     const torch::Tensor micro = torch::from_blob(memory.data(), {kUnit / 2});
     EXPECT_EQ(micro.sum().item<float>(), 0.0F);
   }
-}
-
-TEST(SessionOutside, ParallelRegionsOfOtherThreadsAreLeftAlone) {
-  at::set_num_threads(2);
-  Session session({.budget_bytes = 4 * kUnit});
-  std::atomic<bool> is_over{false};
-  std::exception_ptr failure;
-  std::thread other([&] {
-    try {
-      while (!is_over) {
-        at::parallel_for(0, 2, 1, [](std::int64_t, std::int64_t) {
-          at::detail::empty_cpu({16 * kUnit / 4}, at::kFloat, false, std::nullopt);
-        });
-      }
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  });
-  {
-    const auto step = session.step();
-    torch::Tensor x = units(1, 1.0F);
-    for (int i = 0; i < 2000; ++i) x = x.add(1);
-    EXPECT_EQ(x[0].item<float>(), 2001.0F);
-  }
-  is_over = true;
-  other.join();
-  EXPECT_EQ(failure, nullptr);
 }
 
 TEST(SessionOutside, BackwardFromAnotherThreadGivesStocksGradientsOrOurText) {

@@ -14,6 +14,8 @@
 
 #include "plimsoll/base/error.h"
 
+#include "operator_threads.h"
+
 namespace plimsoll::detail {
 namespace {
 
@@ -108,8 +110,8 @@ HeapScope::~HeapScope() {
 }
 
 void enroll_workers(ArenaSource* source) {
-  at::parallel_for(0, at::get_num_threads(), /*grain_size=*/1,
-                   [source](std::int64_t, std::int64_t) { t_team = source; });
+  on_operator_threads(at::get_num_threads(), /*grain=*/1,
+                      [source](std::int64_t, std::int64_t) { t_team = source; });
 }
 
 HostAllocator& HostAllocator::installed() {

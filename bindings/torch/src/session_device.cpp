@@ -3,7 +3,6 @@
 
 #include <string>
 
-#include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -12,6 +11,7 @@
 
 #include "device_allocator.h"
 #include "host_allocator.h"
+#include "operator_threads.h"
 #include "stream_device.h"
 
 namespace plimsoll::detail {
@@ -22,7 +22,7 @@ device::HostDeviceOptions host_device_options(device::FaultPlan* faults) {
   options.faults = faults;
   options.parallel_for = [](std::int64_t count,
                             const std::function<void(std::int64_t, std::int64_t)>& body) {
-    at::parallel_for(0, count, /*grain_size=*/128 << 10, body);
+    on_operator_threads(count, /*grain=*/128 << 10, body);
   };
   return options;
 }
