@@ -2,6 +2,9 @@
 // LibTorch's operator threads: used for copies, enrolled for what kernels allocate on them.
 #include "operator_threads.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <mutex>
 #include <set>
@@ -37,6 +40,22 @@ TEST_F(OperatorThreads, AreAsManyAsLibTorchUses) {
     EXPECT_EQ(static_cast<int>(seen.size()), threads);
     EXPECT_EQ(covered, 3000);
   }
+}
+
+TEST_F(OperatorThreads, AreNotWaitedForInAForkedChild) {
+  detail::on_operator_threads(2, 1, [](std::int64_t, std::int64_t) {});
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(20);
+    std::int64_t covered = 0;
+    detail::on_operator_threads(
+        2, 1, [&](std::int64_t begin, std::int64_t end) { covered += end - begin; });
+    _exit(covered == 2 ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(OperatorThreads, AllocateInTheArenaDuringAnOperator) {
