@@ -47,6 +47,9 @@ TEST(ParseSizeSpec, TellsKindsApart) {
   EXPECT_EQ(parse_size_spec("33%a", "-b").resolve(1000, 400), 598);
   EXPECT_EQ(parse_size_spec("12.5%", "-b").resolve(1000, 0), 125);
   EXPECT_EQ(parse_size_spec("1KiB", "-b").resolve(5, 5), 1024);
+  EXPECT_EQ(parse_size_spec("0.01%", "-b").resolve(1000, 400), 1);
+  EXPECT_EQ(parse_size_spec("0.01%a", "-b").resolve(1000, 400), 400);
+  EXPECT_EQ(parse_size_spec("0.01%a", "-b").resolve(1000, 0), 1);
   EXPECT_THROW(parse_size_spec("min", "-b").resolve(1, 1), InvalidArgument);
 }
 
@@ -96,6 +99,7 @@ TEST(Error, CarriesItsFigures) {
   EXPECT_THAT(budget.what(), HasSubstr("300 bytes needed"));
   const DeviceOutOfMemory memory("tensor x of op y", {1, 2, 3, 4});
   EXPECT_THAT(memory.what(), HasSubstr("requested 1 bytes, live 2, limit 3, largest free 4"));
+  EXPECT_STREQ(HostOutOfMemory("no figures are known", {}).what(), "no figures are known");
   EXPECT_THROW(PLIMSOLL_CHECK(1 == 2, "sums"), InternalError);
 }
 

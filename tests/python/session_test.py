@@ -99,6 +99,18 @@ def test_an_operator_that_does_not_fit_is_torchs_out_of_memory_error_with_figure
     assert bool((x == 1).all())
 
 
+@pytest.mark.parametrize("budget", [1, 63])
+def test_a_budget_below_one_block_is_the_same_error(budget):
+    x = torch.ones(4)
+    with plimsoll.session(budget) as session:
+        with pytest.raises(plimsoll.BudgetExceededError, match="aten::sigmoid") as caught:
+            with session.step():
+                torch.sigmoid(x)
+    assert caught.value.budget_bytes == budget
+    assert caught.value.minimum_budget_bytes >= 64
+    assert x.tolist() == [1.0] * 4
+
+
 def test_a_program_that_retries_smaller_can_catch_the_error_inside_the_step():
     with plimsoll.session("1MiB") as session:
         with session.step():

@@ -206,6 +206,23 @@ TEST_F(SessionFaults, BadOptionsAreRefusedWithTheValue) {
   Session session(options);
 }
 
+TEST_F(SessionFaults, ABudgetBelowOneBlockOpensAndNothingFits) {
+  const torch::Tensor x = torch::ones({4});
+  for (const std::int64_t budget : {1, 63}) {
+    Session session({.budget_bytes = budget});
+    {
+      auto step = session.step();
+      EXPECT_THROW(x + 1, c10::OutOfMemoryError) << budget;
+      step.abandon();
+    }
+    const SessionReport report = session.report();
+    EXPECT_EQ(report.shortage_op, "aten::add");
+    EXPECT_EQ(report.shortage_bytes, 64) << "the operand alone";
+    EXPECT_EQ(report.peak_bytes, 0);
+    EXPECT_EQ(x.sum().item<float>(), 4.0F);
+  }
+}
+
 TEST_F(SessionFaults, TheHostLimitIsATypedErrorThatLosesNothing) {
   options.host_limit_bytes = kib(600);
   std::vector<torch::Tensor> kept;

@@ -117,11 +117,7 @@ Arena::Arena(const SessionOptions& options, std::unique_ptr<SessionDevice> devic
   pool.budget_bytes = options.budget_bytes;
   pool.poison = options.poison;
   pool_ = std::make_unique<pool::TensorPool>(device_->device(), *host_, *this, pool);
-  // The pool reserved the arena; its range is what contains() says, found from its first block.
-  const pool::BlockId first = pool_->allocate(place_.alignment_bytes);
-  const auto* base = static_cast<const char*>(pool_->address(first));
-  pool_->deallocate(first);
-  pool_->reset_peak();
+  const auto* base = static_cast<const char*>(pool_->base());
   HostAllocator::installed().add_arena(base, base + options.budget_bytes, this);
 }
 

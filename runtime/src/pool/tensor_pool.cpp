@@ -382,6 +382,7 @@ BlockId TensorPool::find(const void* address) const noexcept {
   return BlockId(state_->index_.find(static_cast<const std::byte*>(address) - state_->base_));
 }
 bool TensorPool::contains(const void* address) const noexcept { return state_->contains(address); }
+void* TensorPool::base() const noexcept { return state_->base_; }
 void* TensorPool::address(BlockId block) const { return state_->address(state_->at(block)); }
 std::int64_t TensorPool::size(BlockId block) const { return state_->at(block).bytes; }
 Residence TensorPool::residence(BlockId block) const { return state_->at(block).residence; }

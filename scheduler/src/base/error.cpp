@@ -9,6 +9,8 @@ namespace plimsoll {
 namespace {
 
 std::string memory_message(const std::string& what_for, const MemoryFigures& figures) {
+  // No figures: what_for says all there is.
+  if (figures.requested_bytes == 0 && figures.limit_bytes == 0) return what_for;
   return fmt::format("{} (requested {} bytes, live {}, limit {}, largest free {})", what_for,
                      figures.requested_bytes, figures.live_bytes, figures.limit_bytes,
                      figures.largest_free_bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plimsoll/base/size.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -87,17 +88,20 @@ std::string format_size(std::int64_t bytes) {
 }
 
 std::int64_t SizeSpec::resolve(std::int64_t stock_peak_bytes, std::int64_t persistent_bytes) const {
+  // At least 1 in all: a share is a limit however small, and 0 bytes mean none to those who ask.
+  const auto with_share_of = [this](std::int64_t whole, std::int64_t fixed) {
+    const auto share = static_cast<std::int64_t>(static_cast<double>(whole) * percent / 100);
+    return std::max<std::int64_t>(1, fixed + share);
+  };
   switch (kind) {
     case Kind::kNone:
       return stock_peak_bytes;
     case Kind::kBytes:
       return bytes;
     case Kind::kPercentOfPeak:
-      return static_cast<std::int64_t>(static_cast<double>(stock_peak_bytes) * percent / 100);
+      return with_share_of(stock_peak_bytes, 0);
     case Kind::kPercentAbovePersistent:
-      return persistent_bytes +
-             static_cast<std::int64_t>(static_cast<double>(stock_peak_bytes - persistent_bytes) *
-                                       percent / 100);
+      return with_share_of(stock_peak_bytes - persistent_bytes, persistent_bytes);
     case Kind::kMinimum:
       break;
   }

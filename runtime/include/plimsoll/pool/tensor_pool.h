@@ -158,6 +158,7 @@ class TensorPool {
   // has a range now, else no id.
   BlockId find(const void* address) const noexcept;
   bool contains(const void* address) const noexcept;  // inside the arena
+  void* base() const noexcept;                        // the arena's first byte
   void* address(BlockId block) const;                 // null where not resident or moving out
   std::int64_t size(BlockId block) const;             // as asked for
   Residence residence(BlockId block) const;

@@ -31,7 +31,8 @@ struct SizeSpec {
   double percent = 0;
 
   // Returns the byte count for a run whose stock peak and persistent bytes are known; kNone gives
-  // the peak. Errors: InvalidArgument for kMinimum, which only a search can resolve.
+  // the peak, a percentage at least 1. Errors: InvalidArgument for kMinimum, which only a search
+  // can resolve.
   std::int64_t resolve(std::int64_t stock_peak_bytes, std::int64_t persistent_bytes) const;
   bool needs_stock_peak() const {
     return kind == Kind::kPercentOfPeak || kind == Kind::kPercentAbovePersistent;
