@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -101,16 +103,39 @@ TEST(Program, UnwritableJsonIsRefusedBeforeTheWork) {
               ::testing::HasSubstr("/no/such/folder/x.json"));
 }
 
-TEST(WriteFile, KeepsTheOldFileWhereTheNewOneFails) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "write_file_test";
+TEST(Program, AnEmptyValueOfAFlagIsRefusedBeforeTheWork) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run_probe({"probe", "--json", ""}, succeed), 2);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "plimsoll probe: --json: '' is empty; write a value, or leave --json out\n");
+}
+
+[[noreturn]] void run_with_full_standard_output(const std::vector<const char*>& arguments) {
+  if (std::freopen("/dev/full", "w", stdout) == nullptr) std::_Exit(1);
+  std::_Exit(run_probe(arguments, succeed));
+}
+
+TEST(Program, StandardOutputThatCannotBeWrittenIsNoSuccess) {
+  const char* text = "plimsoll probe: standard output could not be written";
+  EXPECT_EXIT(run_with_full_standard_output({"probe"}), ::testing::ExitedWithCode(4), text);
+  EXPECT_EXIT(run_with_full_standard_output({"probe", "--json", "-"}), ::testing::ExitedWithCode(4),
+              text);
+}
+
+TEST(Program, WhereTheJsonOfAnErrorFailsTheErrorsOwnCodeStays) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) /
+                      ("plimsoll_program_json_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
-  write_file(folder / "a", "one", "--out");
-  EXPECT_THROW(write_file(folder / "missing" / "a", "two", "--out"), InvalidArgument);
-  std::ostringstream text;
-  text << std::ifstream(folder / "a").rdbuf();
-  EXPECT_EQ(text.str(), "one");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
-  std::filesystem::remove_all(folder);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(run_probe({"probe", "--json", (folder / "x").c_str()},
+                      [&](Console&, Json&) -> ExitCode {
+                        std::filesystem::remove_all(folder);
+                        throw InfeasibleBudget(10, 30, "op c");
+                      }),
+            3);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::AllOf(::testing::HasSubstr("30 bytes needed"),
+                               ::testing::HasSubstr("plimsoll probe: --json: '")));
 }
 
 }  // namespace

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "console.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -21,20 +18,6 @@ volatile std::sig_atomic_t g_interrupted = 0;
 extern "C" void on_interrupt(int) {
   g_interrupted = 1;
   std::signal(SIGINT, SIG_DFL);
-}
-
-// A temporary in the target's own folder, so that the rename cannot cross file systems.
-std::string temporary_beside(const std::filesystem::path& path) {
-  return fmt::format("{}.tmp{}", path.string(), ::getpid());
-}
-
-[[noreturn]] void refuse_path(const std::filesystem::path& path, std::string_view flag, int error) {
-  if (error == ENOSPC || error == EDQUOT) {
-    throw HostOutOfMemory(
-        fmt::format("{}: the disk is full, '{}' was not written", flag, path.string()), {});
-  }
-  throw InvalidArgument(
-      fmt::format("{}: '{}' cannot be written: {}", flag, path.string(), std::strerror(error)));
 }
 
 }  // namespace
@@ -82,37 +65,16 @@ void Console::throw_if_interrupted() {
   if (interrupted()) throw Interrupted();
 }
 
-void Console::catch_interrupts() { std::signal(SIGINT, on_interrupt); }
-
-void check_writable(const std::filesystem::path& path, std::string_view flag) {
-  if (std::filesystem::is_directory(path)) refuse_path(path, flag, EISDIR);
-  const std::string temporary = temporary_beside(path);
-  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0) refuse_path(path, flag, errno);
-  ::close(file);
-  ::unlink(temporary.c_str());
+void Console::take_signals() {
+  std::signal(SIGINT, on_interrupt);
+  // Beyond the system's limit on the size of a file, a write then fails like any other.
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 void write_file(const std::filesystem::path& path, std::string_view text, std::string_view flag) {
-  const std::string temporary = temporary_beside(path);
-  const int file = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file < 0) refuse_path(path, flag, errno);
-  while (!text.empty()) {
-    const ssize_t written = ::write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const int error = errno;
-      ::close(file);
-      ::unlink(temporary.c_str());
-      refuse_path(path, flag, error);
-    }
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (::close(file) != 0 || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    refuse_path(path, flag, error);
-  }
+  OutputFile file(path, flag);
+  file.write(text.data(), text.size());
+  file.commit();
 }
 
 }  // namespace plimsoll::cli

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "plimsoll/base/output_file.h"
+
 namespace plimsoll::cli {
 
 // Standard output carries the result: people's text, or JSON alone where --json - was given (the
@@ -37,8 +39,9 @@ class Console {
   // Says whether Ctrl-C was pressed. Throws Interrupted from throw_if_interrupted().
   static bool interrupted() noexcept;
   static void throw_if_interrupted();
-  // Makes Ctrl-C set interrupted() instead of killing the process; a second one kills.
-  static void catch_interrupts();
+  // Makes Ctrl-C set interrupted() instead of killing the process; a second one kills. Makes a file
+  // that outgrows the system's limit an error of its write.
+  static void take_signals();
 
  private:
   Options options_;
@@ -47,12 +50,8 @@ class Console {
   std::chrono::steady_clock::time_point last_progress_;
 };
 
-// Writes a whole file or leaves what was there: a temporary beside it, then a rename.
-// `flag` names the origin in the message. Errors: InvalidArgument where the folder or the file
-// cannot be written, HostOutOfMemory where the disk is full.
+// Writes a whole file or leaves what was there. `flag` names the origin in the message.
+// Errors: as OutputFile.
 void write_file(const std::filesystem::path& path, std::string_view text, std::string_view flag);
-
-// Says early that `path` cannot be written, before an hour of work. Errors: InvalidArgument.
-void check_writable(const std::filesystem::path& path, std::string_view flag);
 
 }  // namespace plimsoll::cli

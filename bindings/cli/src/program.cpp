@@ -58,7 +58,6 @@ void write_json(const CommonFlags& flags, const Json& result) {
   const std::string text = result.dump(2) + "\n";
   if (flags.json == "-") {
     std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
   } else {
     write_file(flags.json, text, "--json");
   }
@@ -74,21 +73,50 @@ void describe(const Error& error, Json& result) {
   }
 }
 
-ExitCode run_command(Command& command, const CommonFlags& flags, Json& result) {
+// A script's unset variable: `--save "$FILE"` must not train for nothing.
+void refuse_empty_values(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional()) continue;
+    for (const std::string& value : option->results())
+      if (value.empty())
+        throw InvalidArgument(fmt::format("{}: '' is empty; write a value, or leave {} out",
+                                          option->get_name(), option->get_name()));
+  }
+}
+
+void check_standard_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw HostOutOfMemory("standard output could not be written to its end", {});
+}
+
+// The first error is the one that counts: where the JSON fails too, that is one line more.
+void report_error(const Error& error, const Command& command, const CommonFlags& flags,
+                  Console& console, Json& result) {
+  console.warn(fmt::format("plimsoll {}: {}", command.name(), error.what()));
+  describe(error, result);
+  if (error.code() != ErrorCode::kInfeasibleBudget && flags.json != "-") return;
+  try {
+    write_json(flags, result);
+  } catch (const Error& second) {
+    console.warn(fmt::format("plimsoll {}: {}", command.name(), second.what()));
+  }
+}
+
+ExitCode run_command(Command& command, const CommonFlags& flags, const CLI::App& app,
+                     Json& result) {
   Console console({.quiet = flags.quiet,
                    .force_progress = flags.progress,
                    .json_on_stdout = flags.json == "-"});
   try {
+    refuse_empty_values(app);
     if (!flags.json.empty() && flags.json != "-") check_writable(flags.json, "--json");
     const ExitCode code = command.run(console, result);
     console.end_progress();
     write_json(flags, result);
+    check_standard_output();
     return code;
   } catch (const Error& error) {
-    console.warn(fmt::format("plimsoll {}: {}", command.name(), error.what()));
-    describe(error, result);
-    if (error.code() == ErrorCode::kInfeasibleBudget || flags.json == "-")
-      write_json(flags, result);
+    report_error(error, command, flags, console, result);
     return exit_code_of(error.code());
   } catch (const std::bad_alloc&) {
     console.warn(fmt::format("plimsoll {}: this machine's memory is exhausted", command.name()));
@@ -125,10 +153,10 @@ int run_program(int argc, const char* const* argv, Commands commands, const std:
     return kOurBug;
   }
   try {
-    Console::catch_interrupts();
+    Console::take_signals();
     Json result = {
         {"command", chosen->name()}, {"version", PLIMSOLL_VERSION}, {"libtorch", libtorch}};
-    return run_command(*chosen, flags, result);
+    return run_command(*chosen, flags, *app.get_subcommands().front(), result);
   } catch (const std::exception& error) {
     fmt::print(stderr, "plimsoll {}: unexpected: {}\n", chosen->name(), error.what());
     return kOurBug;

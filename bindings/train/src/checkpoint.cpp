@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plimsoll/train/checkpoint.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +13,7 @@
 #include <zlib.h>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/base/output_file.h"
 
 namespace plimsoll::train {
 namespace {
@@ -33,49 +32,21 @@ std::uint32_t extend_crc(std::uint32_t crc, const void* bytes, std::size_t count
   return static_cast<std::uint32_t>(crc32_z(crc, static_cast<const unsigned char*>(bytes), count));
 }
 
-// Writes beside the target; the file takes its name in commit(), or disappears.
 class Writer {
  public:
-  explicit Writer(const std::filesystem::path& path)
-      : path_(path.string()), temporary_(fmt::format("{}.tmp{}", path_, ::getpid())) {
-    file_.reset(std::fopen(temporary_.c_str(), "wb"));
-    if (!file_) refuse(errno);
-  }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
-  ~Writer() {
-    if (!is_committed_) ::unlink(temporary_.c_str());
-  }
+  explicit Writer(const std::filesystem::path& path) : file_(path, "--save") {}
   void write(const void* bytes, std::size_t count) {
     crc_ = extend_crc(crc_, bytes, count);
-    write_raw(bytes, count);
+    file_.write(bytes, count);
   }
   void commit() {
-    const std::uint32_t crc = crc_;
-    write_raw(&crc, sizeof crc);
-    if (std::fflush(file_.get()) != 0 || ::fsync(::fileno(file_.get())) != 0) refuse(errno);
-    if (std::fclose(file_.release()) != 0) refuse(errno);
-    if (std::rename(temporary_.c_str(), path_.c_str()) != 0) refuse(errno);
-    is_committed_ = true;
+    file_.write(&crc_, sizeof crc_);
+    file_.commit();
   }
 
  private:
-  void write_raw(const void* bytes, std::size_t count) {
-    if (count > 0 && std::fwrite(bytes, 1, count, file_.get()) != count) refuse(errno);
-  }
-  [[noreturn]] void refuse(int error) const {
-    if (error == ENOSPC || error == EDQUOT)
-      throw HostOutOfMemory(fmt::format("--save: the disk is full, '{}' was not written", path_),
-                            {});
-    throw InvalidArgument(
-        fmt::format("--save: '{}' cannot be written: {}", path_, std::strerror(error)));
-  }
-
-  std::string path_;
-  std::string temporary_;
-  File file_;
+  OutputFile file_;
   std::uint32_t crc_ = 0;
-  bool is_committed_ = false;
 };
 
 class Reader {
@@ -88,6 +59,10 @@ class Reader {
   void read(void* bytes, std::size_t count, const std::string& what) {
     const std::uint32_t crc = crc_;
     const std::size_t got = std::fread(bytes, 1, count, file_.get());
+    if (got < count && std::ferror(file_.get()) != 0) {
+      refuse(fmt::format("cannot be read: {}", std::strerror(errno)),
+             static_cast<std::int64_t>(got));
+    }
     if (got < count) {
       refuse(fmt::format("the file ends here, expected {} bytes more of {}", count - got, what),
              static_cast<std::int64_t>(got));

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are written whole or not at all.
+//
+// Noun: OutputFile.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+// Writes a temporary beside `path` that takes its name in commit(). A link is followed. A pipe or a
+// character device (/dev/stdout) is written as it stands: a file must not take its place.
+// Threads: single owner.
+class OutputFile {
+ public:
+  // `flag` names the origin in messages. Errors, of every call: InvalidArgument where the folder or
+  // the file cannot be written, HostOutOfMemory where there is no room for it.
+  OutputFile(const std::filesystem::path& path, std::string_view flag);
+  // Without commit() what was there stays, and the temporary goes.
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(const void* bytes, std::size_t count);
+  // Waits until the disk has it, then gives it its name.
+  void commit();
+
+ private:
+  [[noreturn]] void refuse(int error) const;
+
+  std::string path_;  // as it was given
+  std::string flag_;
+  std::string target_;
+  std::string temporary_;  // "" where the target is written as it stands
+  int file_ = -1;
+};
+
+// Says early that `path` cannot be written, before an hour of work. Leaves nothing behind.
+// Errors: as OutputFile.
+void check_writable(const std::filesystem::path& path, std::string_view flag);
+
+}  // namespace plimsoll
