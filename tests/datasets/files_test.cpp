@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <sstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -16,6 +18,7 @@ namespace plimsoll::data {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 class DataFiles : public ::testing::Test {
@@ -36,6 +39,11 @@ class DataFiles : public ::testing::Test {
     gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
     gzclose(file);
     return path;
+  }
+  static std::string read(const fs::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
   }
   // Two images of 2 x 3 with the pixels 0..11 and the labels 4 and 1.
   static std::string images() {
@@ -79,6 +87,16 @@ TEST_F(DataFiles, EveryTruncationOfAnIdxFileIsRefusedAtItsEnd) {
     const fs::path cut = write("i", images().substr(0, length));
     expect_refusal([&] { read_idx(cut, good); }, "byte " + std::to_string(length), "expected");
   }
+  const fs::path pixels = write("i", images());
+  for (std::size_t length = 0; length < labels().size(); ++length) {
+    const fs::path cut = write("l", labels().substr(0, length));
+    // What is missing of the magic number, the size, or the two labels.
+    const std::size_t end = length < 4 ? 4 : length < 8 ? 8 : 10;
+    expect_refusal([&] { read_idx(pixels, cut); }, "byte " + std::to_string(length),
+                   cut.string() + ", byte " + std::to_string(length) +
+                       ": the file ends here, expected " + std::to_string(end - length) +
+                       " bytes more of ");
+  }
 }
 
 TEST_F(DataFiles, ADamagedIdxHeaderIsRefusedAtItsByte) {
@@ -102,15 +120,60 @@ TEST_F(DataFiles, LabelsOfAnotherCountAreRefused) {
   expect_refusal([&] { read_idx(write("i", images()), three); }, "byte 4", "3 labels, expected 2");
 }
 
-TEST_F(DataFiles, ADamagedGzipStreamIsRefused) {
+TEST_F(DataFiles, EveryTruncationOfAGzipFileIsRefusedWithFileAndByte) {
+  const fs::path pixels = write("i", images());
+  const std::string whole = read(write_gzip("l.gz", labels()));
+  // A first byte alone is no gzip, but one byte of a plain file.
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    const fs::path cut = write("l.gz", whole.substr(0, length));
+    try {
+      read_idx(pixels, cut);
+      ADD_FAILURE() << "accepted, cut to " << length << " of " << whole.size();
+    } catch (const InvalidFile& error) {
+      EXPECT_EQ(error.file(), cut.string());
+      EXPECT_THAT(error.position(), ::testing::MatchesRegex("byte [0-9]+")) << length;
+      EXPECT_THAT(error.what(), AnyOf(HasSubstr("the gzip stream is damaged or cut off"),
+                                      HasSubstr("the file ends here, expected")))
+          << length;
+    }
+  }
+}
+
+TEST_F(DataFiles, AGzipFileWithAWrongChecksumOrLengthIsRefused) {
   const fs::path good = write("l", labels());
-  const fs::path path = write_gzip("i.gz", images());
-  fs::resize_file(path, fs::file_size(path) - 6);
-  EXPECT_THROW(read_idx(path, good), InvalidFile);
-  std::string bytes(fs::file_size(write_gzip("i.gz", images())), '\0');
-  std::ifstream(path, std::ios::binary).read(bytes.data(), static_cast<long>(bytes.size()));
-  bytes[bytes.size() - 7] ^= 0x55;  // in the checksum
-  EXPECT_THROW(read_idx(write("i.gz", bytes), good), InvalidFile);
+  const std::string whole = read(write_gzip("i.gz", images()));
+  for (const std::size_t from_end : {8, 7, 6, 5, 4, 3, 2, 1}) {  // CRC-32, then the length
+    std::string damaged = whole;
+    damaged[damaged.size() - from_end] ^= 0x55;
+    const fs::path path = write("i.gz", damaged);
+    try {
+      read_idx(path, good);
+      ADD_FAILURE() << "accepted, damaged " << from_end << " before the end";
+    } catch (const InvalidFile& error) {
+      EXPECT_EQ(error.file(), path.string());
+      EXPECT_THAT(error.position(), ::testing::MatchesRegex("byte [0-9]+"));
+      EXPECT_THAT(error.what(), HasSubstr("the gzip stream is damaged or cut off"));
+      EXPECT_THAT(error.what(), HasSubstr(from_end > 4 ? "data check" : "length check"));
+    }
+  }
+}
+
+TEST_F(DataFiles, AReadThatFailsIsNotTakenForADamagedFile) {
+  // The first page of a process cannot be read, by root neither.
+  const fs::path broken = folder_ / "broken";
+  fs::create_symlink("/proc/self/mem", broken);
+  const std::string problem = broken.string() + ", byte 0: cannot be read: Input/output error";
+  const auto same = [&](const std::function<void()>& body) {
+    try {
+      body();
+      ADD_FAILURE() << "accepted";
+    } catch (const InvalidFile& error) {
+      EXPECT_STREQ(error.what(), problem.c_str());
+    }
+  };
+  same([&] { read_idx(broken, write("l", labels())); });
+  same([&] { read_idx(write("i", images()), broken); });
+  same([&] { read_cifar10({broken}); });
 }
 
 TEST_F(DataFiles, AMissingFileNamesItself) {
@@ -132,7 +195,10 @@ TEST_F(DataFiles, CifarRecordsAreRead) {
 TEST_F(DataFiles, DamagedCifarFilesAreRefusedAtTheirByte) {
   std::string record(3073, '\x05');
   expect_refusal([&] { read_cifar10({write("a", record + record.substr(0, 100))}); }, "byte 3173",
-                 "record 1");
+                 "expected 2973 bytes more of record 1");
+  expect_refusal([&] { read_cifar10({write("a", record), write("b", record.substr(0, 3072))}); },
+                 "byte 3072",
+                 "b, byte 3072: the file ends here, expected 1 bytes more of record 0");
   expect_refusal([&] { read_cifar10({write("a", "")}); }, "byte 0", "record 0");
   std::string wrong = record;
   wrong[0] = 10;

@@ -3,6 +3,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -35,6 +38,13 @@ class Checkpoint : public ::testing::Test {
     std::ostringstream text;
     text << std::ifstream(file(), std::ios::binary).rdbuf();
     return text.str();
+  }
+  // Behind the first line stands the header's length, then the header.
+  static std::size_t header_end(const std::string& bytes) {
+    const std::size_t begin = bytes.find('\n') + 1;
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes.data() + begin, sizeof length);
+    return begin + sizeof length + length;
   }
   void rewrite(const std::string& text) const {
     std::ofstream(file(), std::ios::binary | std::ios::trunc) << text;
@@ -73,20 +83,67 @@ TEST_F(Checkpoint, ARunIsSavedFromInsideASession) {
   EXPECT_EQ(bytes(), expected);
 }
 
-TEST_F(Checkpoint, EveryTruncationAndEveryDamagedByteIsSeen) {
+TEST_F(Checkpoint, EveryTruncationIsSeenAtItsEnd) {
   Trainer trainer(options_, samples());
   trainer.step();
   save_run(trainer, "synthetic", file());
   const std::string good = bytes();
-  for (std::size_t i = 0; i < good.size(); i += 1 + good.size() / 40) {
+  ASSERT_GT(good.size(), header_end(good));
+  Trainer other(options_, samples());
+  // The whole header byte by byte, the tensors in strides, the checksum byte by byte.
+  for (std::size_t i = 0; i < good.size();
+       i += i <= header_end(good) || i + 8 >= good.size()
+                ? 1
+                : std::min(good.size() / 200, good.size() - 8 - i)) {
     rewrite(good.substr(0, i));
-    Trainer one(options_, samples());
-    EXPECT_THROW(resume_run(one, "synthetic", file()), InvalidFile) << "cut at " << i;
+    try {
+      resume_run(other, "synthetic", file());
+      ADD_FAILURE() << "accepted, cut at " << i;
+    } catch (const InvalidFile& error) {
+      EXPECT_EQ(error.file(), file().string());
+      EXPECT_EQ(error.position(), "byte " + std::to_string(i));
+      EXPECT_THAT(error.what(), HasSubstr("the file ends here, expected")) << i;
+    }
+  }
+}
+
+TEST_F(Checkpoint, EveryDamagedByteIsSeen) {
+  Trainer trainer(options_, samples());
+  trainer.step();
+  save_run(trainer, "synthetic", file());
+  const std::string good = bytes();
+  Trainer other(options_, samples());
+  const auto expect_seen = [&](std::size_t place, int mask) {
     std::string damaged = good;
-    damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
+    damaged[place] = static_cast<char>(damaged[place] ^ mask);
     rewrite(damaged);
-    Trainer two(options_, samples());
-    EXPECT_THROW(resume_run(two, "synthetic", file()), Error) << "damaged at " << i;
+    try {
+      resume_run(other, "synthetic", file());
+      ADD_FAILURE() << "accepted, damaged at " << place;
+    } catch (const InvalidFile& error) {
+      EXPECT_EQ(error.file(), file().string());
+      EXPECT_THAT(error.position(), ::testing::MatchesRegex("byte [0-9]+")) << place;
+    } catch (const InvalidArgument& error) {  // another run, as far as the header can be read
+      EXPECT_THAT(error.what(), HasSubstr("--resume: '" + file().string() + "' is a run with "));
+      EXPECT_LT(place, header_end(good)) << error.what();
+    }
+  };
+  constexpr std::array<int, 3> kMasks = {0x01, 0x10, 0x80};
+  for (std::size_t i = 0; i < header_end(good); ++i) expect_seen(i, kMasks[i % kMasks.size()]);
+  for (std::size_t i = header_end(good); i < good.size(); i += good.size() / 200)
+    expect_seen(i, 0x10);
+  for (std::size_t i = good.size() - 4; i < good.size(); ++i) expect_seen(i, 0x01);
+}
+
+TEST_F(Checkpoint, AReadThatFailsIsNotTakenForACutFile) {
+  fs::create_symlink("/proc/self/mem", file());
+  Trainer trainer(options_, samples());
+  try {
+    resume_run(trainer, "synthetic", file());
+    FAIL();
+  } catch (const InvalidFile& error) {
+    EXPECT_EQ(error.position(), "byte 0");
+    EXPECT_THAT(error.what(), HasSubstr("cannot be read: Input/output error"));
   }
 }
 

@@ -46,6 +46,10 @@ std::int64_t ByteReader::read_some(std::span<std::uint8_t> out) {
     const int got = gzread(as_gz(file_), out.data() + done, static_cast<unsigned>(wanted));
     int status = Z_OK;
     const char* text = gzerror(as_gz(file_), &status);
+    if (status == Z_ERRNO) {
+      refuse(position_ + done + std::max(got, 0),
+             fmt::format("cannot be read: {}", std::strerror(errno)));
+    }
     // A gzip stream that ends early gives the bytes it has and then Z_BUF_ERROR.
     if (got < 0 || (status != Z_OK && status != Z_STREAM_END)) {
       refuse(position_ + done + std::max(got, 0),
