@@ -86,6 +86,21 @@ TEST(Trainer, EvaluationDrawsNothingAndLeavesTrainingMode) {
   EXPECT_EQ(first_difference(trainer, other), "");
 }
 
+TEST(Trainer, AnEvaluationThatIsStoppedLeavesTrainingMode) {
+  Trainer trainer(small_options(), samples());
+  Trainer other(small_options(), samples());
+  int calls = 0;
+  const auto stop = [&] {
+    if (++calls == 2) throw Interrupted();
+  };
+  EXPECT_THROW(trainer.evaluate(*samples(), nullptr, 100, stop), Interrupted);
+  EXPECT_EQ(calls, 2);
+  EXPECT_TRUE(trainer.model().is_training());
+  trainer.step();
+  other.step();
+  EXPECT_EQ(first_difference(trainer, other), "");
+}
+
 TEST(Trainer, DataWithTooManyClassesIsRefused) {
   EXPECT_THROW(Trainer(small_options("mlp:classes=5,image=8"), samples()), InvalidArgument);
   TrainOptions options = small_options();

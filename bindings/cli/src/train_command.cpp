@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <spdlog/fmt/fmt.h>
 
 #include "plimsoll/allocator.h"
@@ -69,11 +70,13 @@ class TrainCommand : public Command {
     std::optional<train::StockMeasure> stock;
   };
 
+  ExitCode run_training(Console& console, Json& result) const;
   train::Data open_data(data::Split split) const;
   Budget resolve_budget(const TrainPlan& plan, const train::Data& data, Console& console) const;
   [[noreturn]] void refuse_budget(const TrainPlan& plan, const train::Data& data, Budget budget,
                                   const DeviceOutOfMemory& cause, Console& console) const;
-  void train_steps(TrainRun& run, TrainRecord& record, Console& console) const;
+  void train_steps(const TrainPlan& plan, TrainRun& run, TrainRecord& record,
+                   Console& console) const;
   void describe(const TrainPlan& plan, TrainRun& run, const Budget& budget,
                 const TrainRecord& record, Json& result) const;
   void write_files(TrainRun& run, const Budget& budget, const TrainRecord& record,
@@ -135,9 +138,10 @@ void TrainCommand::refuse_budget(const TrainPlan& plan, const train::Data& data,
       fmt::format("{} ({} bytes)", minimum.pinned_by, minimum.lower_bound_bytes));
 }
 
-void TrainCommand::train_steps(TrainRun& run, TrainRecord& record, Console& console) const {
-  std::int64_t steps = flags_.steps > 0 ? flags_.steps : 20;
-  if (flags_.epochs > 0) steps = flags_.epochs * run.trainer().steps_per_epoch();
+void TrainCommand::train_steps(const TrainPlan& plan, TrainRun& run, TrainRecord& record,
+                               Console& console) const {
+  const std::int64_t steps =
+      plan.epochs > 0 ? plan.epochs * run.trainer().steps_per_epoch() : plan.steps;
   for (std::int64_t step = 0; step < steps; ++step) {
     Console::throw_if_interrupted();
     run.step(record);
@@ -161,7 +165,7 @@ void TrainCommand::describe(const TrainPlan& plan, TrainRun& run, const Budget& 
   result["parameters"] = models::parameter_count(run.trainer().model());
   result["data"] = flags_.data;
   result["optimizer"] = flags_.optimizer;
-  result["batch"] = flags_.batch;
+  result["batch"] = plan.options.batch;
   result["steps"] = record.losses.size();
   result["level"] = level_name(plan.level);
   result["policy"] = flags_.policy;
@@ -242,28 +246,48 @@ void TrainCommand::print_summary(const TrainRecord& record, const Json& result,
   console.print(fmt::format("{:.3f} x stock's time", result["time_ratio"].get<double>()));
 }
 
-ExitCode TrainCommand::run(Console& console, Json& result) {
+ExitCode TrainCommand::run_training(Console& console, Json& result) const {
   const TrainPlan plan = check_train_flags(flags_);
-  if (flags_.threads > 0) at::set_num_threads(flags_.threads);
+  if (plan.threads > 0) at::set_num_threads(plan.threads);
   const train::Data data = open_data(data::Split::kTrain);
-  const bool evaluates = flags_.evaluate || flags_.epochs > 0;
+  const bool evaluates = flags_.evaluate || plan.epochs > 0;
   const train::Data test = evaluates ? open_data(data::Split::kTest) : nullptr;
+  // Before the budget, whose search may take long: a run that cannot be taken up is known now.
+  if (!flags_.resume.empty()) {
+    train::Trainer probe(plan.options, data);
+    train::resume_run(probe, flags_.data, flags_.resume);
+  }
   Budget budget = resolve_budget(plan, data, console);
   std::optional<TrainRun> run(std::in_place, plan, data, budget.bytes, flags_.against_stock);
   if (!flags_.resume.empty()) run->resume(flags_.data, flags_.resume);
   TrainRecord record;
   try {
-    train_steps(*run, record, console);
+    train_steps(plan, *run, record, console);
   } catch (const DeviceOutOfMemory& error) {
     run.reset();  // one session at a time, and the search needs the memory
     refuse_budget(plan, data, budget, error, console);
   }
   describe(plan, *run, budget, record, result);
-  if (evaluates) result["accuracy"] = run->evaluate(*test);
+  if (evaluates) result["accuracy"] = run->evaluate(*test, Console::throw_if_interrupted);
+  Console::throw_if_interrupted();
   write_files(*run, budget, record, result);
   console.end_progress();
   print_summary(record, result, console);
   return record.first_difference.empty() ? kDone : kCheckFailed;
+}
+
+ExitCode TrainCommand::run(Console& console, Json& result) {
+  try {
+    return run_training(console, result);
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    // LibTorch's CPU allocator has no type of its own for a machine without memory.
+    const std::size_t place = text.find("DefaultCPUAllocator: ");
+    if (place == std::string::npos) throw InternalError(text);
+    throw HostOutOfMemory(
+        "this machine's memory is exhausted: " + text.substr(place, text.find('\n', place) - place),
+        {});
+  }
 }
 
 }  // namespace

@@ -2,15 +2,16 @@
 #include "train_flags.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <vector>
 
 #include <spdlog/fmt/fmt.h>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/base/output_file.h"
 #include "plimsoll/models/spec.h"
-
-#include "console.h"
+#include "plimsoll/pool/file_tier.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -63,20 +64,45 @@ void check_files(const TrainFlags& flags) {
   if (flags.spill.empty()) return;
   if (!std::filesystem::is_directory(flags.spill))
     throw InvalidArgument(fmt::format("--spill: '{}' is no folder", flags.spill));
-  check_writable(std::filesystem::path(flags.spill) / "plimsoll-probe", "--spill");
+  try {
+    pool::FileTierOptions file;
+    file.folder = flags.spill;
+    const pool::FileTier probe(file);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("--spill: {}", error.what()));
+  }
 }
 
-void check_numbers(const TrainFlags& flags) {
-  const auto refuse = [](const char* flag, auto value, const char* right) {
-    throw InvalidArgument(fmt::format("{}: {} must be {}", flag, value, right));
+// The number that a flag was given, of which `is_right` holds, or `absent`.
+template <typename Number, typename Claim>
+Number parse_number(const char* flag, const std::string& text, Number absent, const char* right,
+                    const Claim& is_right) {
+  if (text.empty()) return absent;
+  Number number{};
+  const char* last = text.data() + text.size();
+  const auto [end, status] = std::from_chars(text.data(), last, number);
+  if (status != std::errc() || end != last || !is_right(number))
+    throw InvalidArgument(fmt::format("{}: '{}' must be {}", flag, text, right));
+  return number;
+}
+
+void parse_numbers(const TrainFlags& flags, TrainPlan& plan) {
+  const auto whole = [](const char* flag, const std::string& text, std::int64_t absent,
+                        std::int64_t most) {
+    const std::string right = fmt::format("a whole number from 1 to {}", most);
+    return parse_number(flag, text, absent, right.c_str(),
+                        [most](std::int64_t number) { return number >= 1 && number <= most; });
   };
-  if (flags.batch < 1 || flags.batch > (1 << 20)) refuse("--batch", flags.batch, "1 to 1048576");
-  if (flags.steps < 0 || flags.steps > 1000000000)
-    refuse("--steps", flags.steps, "1 to 1000000000");
-  if (flags.epochs < 0 || flags.epochs > 1000000) refuse("--epochs", flags.epochs, "1 to 1000000");
-  if (flags.threads < 0 || flags.threads > 1024) refuse("--threads", flags.threads, "1 to 1024");
-  if (!(flags.learning_rate >= 0 && flags.learning_rate <= 1000))
-    refuse("--lr", flags.learning_rate, "above 0 and at most 1000");
+  plan.options.batch = whole("--batch", flags.batch, plan.options.batch, 1 << 20);
+  plan.steps = whole("--steps", flags.steps, plan.steps, 1000000000);
+  plan.epochs = whole("--epochs", flags.epochs, plan.epochs, 1000000);
+  plan.threads = static_cast<int>(whole("--threads", flags.threads, plan.threads, 1024));
+  plan.options.learning_rate = parse_number(
+      "--lr", flags.learning_rate, plan.options.learning_rate, "a number above 0 and at most 1000",
+      [](double number) { return number > 0 && number <= 1000; });
+  plan.options.seed = parse_number("--seed", flags.seed, plan.options.seed,
+                                   "a whole number from 0 to 18446744073709551615",
+                                   [](std::uint64_t) { return true; });
 }
 
 }  // namespace
@@ -94,16 +120,20 @@ void TrainFlags::declare(CLI::App& app) {
                  "auto, allocator (a hard limit) or eager (moves to host memory)");
   app.add_option("--policy", policy, "auto, offload-only or lru");
   app.add_option("--data", data, "fashion-mnist, synthetic or a folder with IDX or CIFAR-10 files");
-  app.add_option("--batch", batch, "Samples a step");
+  app.add_option("--batch", batch, "Samples a step")->type_name("N");
   CLI::Option* steps_option =
-      app.add_option("--steps", steps, "Steps to train (20 where neither is given)");
+      app.add_option("--steps", steps, "Steps to train (20 where neither is given)")
+          ->type_name("N");
   app.add_option("--epochs", epochs, "Passes over the data to train, then evaluate")
+      ->type_name("N")
       ->excludes(steps_option);
   app.add_option("--optimizer", optimizer, "sgd (momentum 0.9), adam or adamw");
-  app.add_option("--lr", learning_rate, "Learning rate (0.05 for sgd, 0.001 for the others)");
+  app.add_option("--lr", learning_rate, "Learning rate (0.05 for sgd, 0.001 for the others)")
+      ->type_name("X");
   app.add_option("--autocast", autocast, "bf16: mixed precision");
-  app.add_option("--seed", seed, "Seed of weights, dropout and the data's order");
-  app.add_option("--threads", threads, "Operator threads (LibTorch's default where absent)");
+  app.add_option("--seed", seed, "Seed of weights, dropout and the data's order")->type_name("N");
+  app.add_option("--threads", threads, "Operator threads (LibTorch's default where absent)")
+      ->type_name("N");
   app.add_option("--host-limit", host_limit, "What evicted tensors may take of host memory")
       ->type_name("SIZE");
   app.add_option("--spill", spill, "A folder for what exceeds the host limit")->type_name("DIR");
@@ -123,11 +153,8 @@ TrainPlan check_train_flags(const TrainFlags& flags) {
   models::parse_model(flags.model);
   plan.budget = parse_size_spec(flags.budget, "--budget");
   plan.level = parse_level(flags, plan.budget);
-  check_numbers(flags);
-  plan.options.batch = flags.batch;
+  parse_numbers(flags, plan);
   plan.options.optimizer = parse_optimizer(flags.optimizer);
-  plan.options.learning_rate = flags.learning_rate;
-  plan.options.seed = flags.seed;
   if (!flags.autocast.empty() && flags.autocast != "bf16")
     throw InvalidArgument(fmt::format("--autocast: '{}' must be bf16", flags.autocast));
   plan.options.autocast_bf16 = !flags.autocast.empty();

@@ -15,21 +15,21 @@ namespace plimsoll::cli {
 
 enum class TrainLevel : std::uint8_t { kAllocator, kEager };
 
-// As they were typed.
+// As they were typed; "" where absent.
 struct TrainFlags {
   std::string model;
   std::string budget = "none";
   std::string level = "auto";
   std::string policy = "auto";
   std::string data = "synthetic";
-  std::int64_t batch = 32;
-  std::int64_t steps = 0;
-  std::int64_t epochs = 0;
+  std::string batch = "32";
+  std::string steps;
+  std::string epochs;
   std::string optimizer = "sgd";
-  double learning_rate = 0;
+  std::string learning_rate;
   std::string autocast;
-  std::uint64_t seed = 1;
-  int threads = 0;
+  std::string seed = "1";
+  std::string threads;
   std::string host_limit;
   std::string spill;
   bool against_stock = false;
@@ -45,6 +45,9 @@ struct TrainFlags {
 // As they are meant.
 struct TrainPlan {
   train::TrainOptions options;
+  std::int64_t steps = 20;
+  std::int64_t epochs = 0;  // in place of steps, where above 0
+  int threads = 0;          // 0: LibTorch's default
   SizeSpec budget;
   TrainLevel level = TrainLevel::kEager;
   SessionOptions session;  // its budget is set once it is known

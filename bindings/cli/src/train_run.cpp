@@ -2,6 +2,7 @@
 #include "train_run.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -47,7 +48,10 @@ float TrainRun::step_limited() {
   // The account is the process's: what lives beside our side is let in on top of the limit.
   const std::int64_t others = allocator_statistics().live_bytes - own_bytes_;
   AllocatorOptions options;
-  if (budget_bytes_ > 0) options.limit_bytes = budget_bytes_ + others;
+  if (budget_bytes_ > 0) {
+    constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+    options.limit_bytes = std::min(budget_bytes_, kMost - others) + others;
+  }
   install_allocator(options);
   reset_allocator_statistics();
   try {
@@ -115,8 +119,8 @@ void TrainRun::finish(TrainRecord& record) {
     record.first_difference = train::first_difference(*stock_, *ours_);
 }
 
-double TrainRun::evaluate(const data::Dataset& test) {
-  return ours_->evaluate(test, session_.get(), test.count());
+double TrainRun::evaluate(const data::Dataset& test, const train::StopCheck& check) {
+  return ours_->evaluate(test, session_.get(), test.count(), check);
 }
 
 std::vector<SessionEvent> TrainRun::events() const {

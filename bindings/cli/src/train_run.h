@@ -48,7 +48,7 @@ class TrainRun {
   void step(TrainRecord& record);
   // Compares everything and completes the record.
   void finish(TrainRecord& record);
-  double evaluate(const data::Dataset& test);
+  double evaluate(const data::Dataset& test, const train::StopCheck& check);
   std::vector<SessionEvent> events() const;
 
  private:

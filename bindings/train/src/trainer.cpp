@@ -84,6 +84,18 @@ std::vector<NamedTensor> named(const torch::OrderedDict<std::string, torch::Tens
   return found;
 }
 
+// Evaluation mode for a scope.
+class Evaluation {
+ public:
+  explicit Evaluation(models::Model& model) : model_(model) { model_.eval(); }
+  Evaluation(const Evaluation&) = delete;
+  Evaluation& operator=(const Evaluation&) = delete;
+  ~Evaluation() { model_.train(); }
+
+ private:
+  models::Model& model_;
+};
+
 std::optional<Step> begin_step(Session* session) {
   if (session == nullptr) return std::nullopt;
   return session->step();
@@ -134,13 +146,15 @@ float Trainer::step(Session* session) {
   return value;
 }
 
-double Trainer::evaluate(const data::Dataset& data, Session* session, std::int64_t limit) {
+double Trainer::evaluate(const data::Dataset& data, Session* session, std::int64_t limit,
+                         const StopCheck& check) {
   const torch::NoGradGuard no_grad;
-  model_->eval();
+  const Evaluation mode(*model_);
   const std::int64_t count = std::min(data.count(), limit);
   std::int64_t right = 0;
   std::int64_t positions = 0;
   for (std::int64_t begin = 0; begin < count; begin += options_.batch) {
+    if (check) check();
     std::vector<std::int64_t> indices(
         static_cast<std::size_t>(std::min(options_.batch, count - begin)));
     std::iota(indices.begin(), indices.end(), begin);
@@ -155,7 +169,6 @@ double Trainer::evaluate(const data::Dataset& data, Session* session, std::int64
     right += hits.item<std::int64_t>();
     positions += batch.target.numel();
   }
-  model_->train();
   return static_cast<double>(right) / static_cast<double>(positions);
 }
 

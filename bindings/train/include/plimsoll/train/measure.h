@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,8 +13,6 @@
 namespace plimsoll::train {
 
 using Data = std::shared_ptr<const data::Dataset>;
-// Called between steps; may throw to stop.
-using StopCheck = std::function<void()>;
 
 struct StockMeasure {
   std::int64_t peak_bytes = 0;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,9 @@ struct TrainOptions {
 };
 
 double learning_rate_of(const TrainOptions& options);
+
+// Called between steps; may throw to stop.
+using StopCheck = std::function<void()>;
 
 struct NamedTensor {
   std::string name;
@@ -63,7 +67,8 @@ class Trainer {
 
   // The share of `data` whose class the model names (kPixel and kToken: of all positions), in
   // evaluation mode, at the training batch size. `limit` samples at most.
-  double evaluate(const data::Dataset& data, Session* session, std::int64_t limit);
+  double evaluate(const data::Dataset& data, Session* session, std::int64_t limit,
+                  const StopCheck& check = {});
 
   std::int64_t steps_done() const noexcept { return steps_done_; }
   std::int64_t steps_per_epoch() const;
