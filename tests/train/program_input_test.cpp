@@ -29,6 +29,7 @@ TEST_F(TrainProgram, BadInputIsOneClearErrorBeforeAnyWork) {
   expect_refusal("train resnet50:image=1", "image = '1' must be a whole number from 8");
   expect_refusal("train gpt:dim=7", "dim = 7 must be a multiple of heads = 8");
   expect_refusal(small_ + "--trace x.json", "--trace");
+  expect_refusal("train lstm:layers=1,dim=8 --data fashion-mnist", "takes tokens; use synthetic");
   expect_refusal("train gpt:layers=1,dim=8,heads=2,seq=4,classes=16 --data fashion-mnist",
                  "--data");
 }
@@ -69,8 +70,8 @@ TEST_F(TrainProgram, AModelOrABatchThatNoMachineHoldsIsOutOfMemory) {
 
 TEST_F(TrainProgram, ABudgetThatCannotWorkNamesTheLeastThatCan) {
   std::int64_t minimum = 0;
-  // Below one block of the arena, one block, more, and a share that comes to less than a byte.
-  for (const std::string budget : {"1", "63", "64", "10KiB", "0.00001%"}) {
+  // Below one block of the arena, more, and a share that comes to less than a byte.
+  for (const std::string budget : {"1", "63", "10KiB", "0.00001%"}) {
     const Outcome outcome = run(small_ + "--steps 2 --json - --budget " + budget);
     ASSERT_EQ(outcome.code, 3) << budget << "\n" << outcome.err;
     const Json json = outcome.json();
@@ -95,6 +96,11 @@ TEST_F(TrainProgram, AShareBelowOneByteIsALimitAtTheAllocatorLevelToo) {
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_EQ(outcome.json()["budget_bytes"], 1);
   EXPECT_THAT(outcome.json()["pinned_by"].get<std::string>(), ::testing::StartsWith("aten::"));
+  // A batch that is loaded before the first operator may be the peak.
+  const Outcome loading =
+      run("train mlp:layers=1,dim=8,image=8 --threads 2 --steps 2 --level allocator --budget 1KiB");
+  EXPECT_EQ(loading.code, 3) << loading.err;
+  EXPECT_THAT(loading.err, ::testing::Not(HasSubstr(":  needs"))) << "nothing is named";
 }
 
 TEST_F(TrainProgram, ANumberThatIsNoneIsRefusedWithFlagValueAndRange) {

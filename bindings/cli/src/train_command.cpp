@@ -126,8 +126,9 @@ void TrainCommand::refuse_budget(const TrainPlan& plan, const train::Data& data,
     budget.stock = train::measure_stock(plan.options, data, Console::throw_if_interrupted);
   if (plan.level == TrainLevel::kAllocator) {
     // The first step of a process needs a little more than the peak of those after it.
+    const std::string& peak_op = budget.stock->peak_op;
     throw InfeasibleBudget(budget.bytes, std::max(budget.stock->peak_bytes, budget.bytes + 64),
-                           budget.stock->peak_op);
+                           peak_op.empty() ? "a call between operators" : peak_op);
   }
   const train::MinimumBudget minimum = train::find_minimum_budget(
       plan.options, data, plan.session, budget.stock->peak_bytes, Console::throw_if_interrupted);

@@ -161,9 +161,11 @@ class LstmModel : public Model {
     const double probability = settings.real("dropout");
     tokens_ = register_module("tokens", nn::Embedding(shape.classes, dim));
     input_dropout_ = register_module("input_dropout", dropout(probability));
+    // It drops between layers only, and LibTorch warns where there is no between.
+    const double between = settings.integer("layers") > 1 ? probability : 0;
     lstm_ = register_module("lstm", nn::LSTM(nn::LSTMOptions(dim, dim)
                                                  .num_layers(settings.integer("layers"))
-                                                 .dropout(probability)
+                                                 .dropout(between)
                                                  .batch_first(true)));
     output_dropout_ = register_module("output_dropout", dropout(probability));
     head_ = register_module("head", linear(dim, shape.classes));
