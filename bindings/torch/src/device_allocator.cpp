@@ -18,9 +18,6 @@ namespace {
 // Blocks go back through a plain function, which has to find its allocator.
 std::atomic<DeviceAllocator*> g_installed{nullptr};
 
-// Above the priority at which back ends install theirs.
-constexpr std::uint8_t kPriority = 1;
-
 c10::DeviceAllocator& stock_allocator(c10::DeviceType type) {
   const std::string name = c10::DeviceTypeName(type, /*lower_case=*/true);
   if (type != c10::DeviceType::PrivateUse1) {
@@ -47,7 +44,7 @@ DeviceAllocator& DeviceAllocator::installed(c10::DeviceType type) {
   if (allocator == nullptr) {
     allocator = new DeviceAllocator(type, stock_allocator(type));
     g_installed.store(allocator, std::memory_order_release);
-    c10::SetAllocator(type, allocator, kPriority);
+    c10::SetAllocator(type, allocator, kAllocatorPriority);
   }
   if (allocator->type_ != type) {
     throw Unsupported("device " + c10::DeviceTypeName(type, true) + ": this process has " +

@@ -49,6 +49,7 @@ void install_allocator(const AllocatorOptions& options) {
     throw Unsupported("install_allocator: plan is for the CPU; leave it off for device " +
                       options.device.str());
   }
+  detail::put_allocator_in_front(options.device.type());
   account_of(options.device).enable(options);
   if (options.device.is_cpu()) detail::HostAllocator::installed().set_planning(options.plan);
 }

@@ -118,7 +118,7 @@ HostAllocator& HostAllocator::installed() {
   // Never destroyed: LibTorch frees storages through it after static destructors have run.
   static HostAllocator* const kAllocator = [] {
     auto* allocator = new (g_hot.allocator) HostAllocator();
-    c10::SetCPUAllocator(allocator, /*priority=*/1);
+    c10::SetCPUAllocator(allocator, kAllocatorPriority);
     return allocator;
   }();
   return *kAllocator;

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 
 #include <c10/core/Allocator.h>
 
@@ -20,6 +21,9 @@
 #include "heap_account.h"
 
 namespace plimsoll::detail {
+
+// Above the one at which LibTorch and back ends install their allocators.
+inline constexpr std::uint8_t kAllocatorPriority = 1;
 
 class HostAllocator final : public c10::Allocator {
  public:

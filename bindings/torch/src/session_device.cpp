@@ -97,6 +97,25 @@ c10::Device with_index(const c10::Device& device) {
   return device;
 }
 
+void put_allocator_in_front(c10::DeviceType type) {
+  c10::Allocator* ours = nullptr;
+  if (type == c10::DeviceType::CPU) {
+    ours = &HostAllocator::installed();
+  } else {
+    ours = &DeviceAllocator::installed(type);
+  }
+  if (c10::GetAllocator(type) == ours) return;
+  // Of two with the same priority the later one counts.
+  c10::SetAllocator(type, ours, kAllocatorPriority);
+  if (c10::GetAllocator(type) == ours) return;
+  const std::string name = c10::DeviceTypeName(type, /*lower_case=*/true);
+  throw Unsupported("another allocator of priority " + std::to_string(kAllocatorPriority + 1) +
+                    " or more is set for device " + name +
+                    " (c10::SetCPUAllocator, c10::SetAllocator), so that no allocation would come "
+                    "to Plimsoll and no budget could hold; set that one with priority 0, or leave "
+                    "it out, and start again");
+}
+
 std::unique_ptr<SessionDevice> SessionDevice::make(const SessionOptions& options) {
   if (options.device.is_cpu()) return std::make_unique<OnHost>(options);
   return std::make_unique<OnStreams>(options);

@@ -54,4 +54,8 @@ class SessionDevice {
 // The device with an index: the current one of its kind where it has none. Errors as above.
 c10::Device with_index(const c10::Device& device);
 
+// Makes sure that what LibTorch allocates on this kind of device is asked of Plimsoll. Errors:
+// Unsupported where an allocator of higher priority stands in front, and as above.
+void put_allocator_in_front(c10::DeviceType type);
+
 }  // namespace plimsoll::detail

@@ -139,7 +139,7 @@ at::Tensor clone_with_storage(const at::Tensor& source) {
 }  // namespace
 
 SessionImpl::SessionImpl(const SessionOptions& options) : options_(options) {
-  HostAllocator::installed();
+  put_allocator_in_front(options.device.type());
   Interposer::refuse_second();
   if (const std::string problem = interposer_self_test(); !problem.empty()) {
     throw Unsupported("the operator interposer does not work on this LibTorch: " + problem);

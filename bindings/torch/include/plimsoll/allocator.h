@@ -78,9 +78,10 @@ struct PlannedAllocations {
 
 // Makes Plimsoll LibTorch's allocator for the device, for the rest of the process; a further call
 // changes the options. Errors: InvalidArgument (a negative limit, an index that does not exist),
-// Unsupported (a device whose memory is not held, a plan on a device). Over the limit a request
-// throws c10::OutOfMemoryError with request, live bytes, limit and the largest request that would
-// fit; nothing changes then. Threads: safe. Call it early: what exists already is not counted.
+// Unsupported (a device whose memory is not held, a plan on a device, an allocator of higher
+// priority that somebody else has set). Over the limit a request throws c10::OutOfMemoryError with
+// request, live bytes, limit and the largest request that would fit; nothing changes then. Threads:
+// safe. Call it early: what exists already is not counted.
 void install_allocator(const AllocatorOptions& options = {});
 
 // Ends the calling thread's step (an inference request, a training step) and begins its next one.
