@@ -182,5 +182,49 @@ TEST_F(BeforeInstallation, AGraphFromBeforeASessionLeavesTheArenaAndGoesBack) {
   EXPECT_EXIT(exit_after(body), ::testing::ExitedWithCode(0), "");
 }
 
+TEST_F(BeforeInstallation, AStorageOfLibTorchsOwnGrowsInsideTheBudget) {
+  const auto body = [] {
+    torch::Tensor old = numbered(1);
+    torch::Tensor none = torch::empty({0});
+    Session session({.budget_bytes = 6 * kUnit, .poison = true});
+    const auto step = session.step();
+    old.resize_({3 * kUnit / 4});
+    EXPECT_TRUE(session.holds(old.storage()));
+    EXPECT_EQ(session.report().peak_bytes, 4 * kUnit);  // the old bytes and the new
+    EXPECT_TRUE(old.narrow(0, 0, kUnit / 4).equal(numbered(1)));
+    EXPECT_THROW(old.resize_({6 * kUnit / 4}), c10::OutOfMemoryError);
+    EXPECT_TRUE(old.narrow(0, 0, kUnit / 4).equal(numbered(1)));
+    press(6);
+    EXPECT_THROW(old.data_ptr(), c10::Error);
+    EXPECT_TRUE(old.narrow(0, 0, kUnit / 4).equal(numbered(1)));
+    // One without bytes, which no session had reason to take over.
+    torch::arange_out(none, kUnit / 4);
+    EXPECT_TRUE(session.holds(none.storage()));
+    press(6);
+    EXPECT_THROW(none.data_ptr(), c10::Error);
+    EXPECT_TRUE(none.equal(numbered(1)));
+    EXPECT_THROW(none.resize_({7 * kUnit / 4}), c10::OutOfMemoryError);
+  };
+  EXPECT_EXIT(exit_after(body), ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(BeforeInstallation, AStorageThatGrowsByAnotherAllocatorStaysThereAndCounts) {
+  const auto body = [] {
+    static OtherAllocator other;
+    c10::SetCPUAllocator(&other, /*priority=*/1);
+    torch::Tensor old = numbered(1);
+    install_allocator();
+    Session session({.budget_bytes = 6 * kUnit, .poison = true});
+    const auto step = session.step();
+    old.add_(0);
+    EXPECT_EQ(session.report().foreign_bytes, kUnit);
+    old.resize_({3 * kUnit / 4});
+    old.narrow(0, 0, 8).add_(0);
+    EXPECT_EQ(session.report().foreign_bytes, 3 * kUnit);
+    EXPECT_TRUE(old.narrow(0, 0, kUnit / 4).equal(numbered(1)));
+  };
+  EXPECT_EXIT(exit_after(body), ::testing::ExitedWithCode(0), "");
+}
+
 }  // namespace
 }  // namespace plimsoll

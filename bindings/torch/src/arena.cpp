@@ -128,7 +128,15 @@ ManagedStorage* Arena::find(c10::StorageImpl* storage) const {
   return found == managed_.end() ? nullptr : found->second.get();
 }
 
+// A storage grows by the allocator that made it: LibTorch's own would put one from before the
+// installation past the budget.
+void Arena::grow_in_arena(c10::StorageImpl* storage) {
+  if (storage->allocator() == &device_->stock_allocator())
+    storage->set_allocator(&device_->allocator());
+}
+
 ManagedStorage* Arena::new_managed(c10::StorageImpl* storage) {
+  grow_in_arena(storage);
   auto managed = std::make_unique<ManagedStorage>();
   managed->arena = this;
   managed->storage = storage;
@@ -257,6 +265,10 @@ void Arena::hold(c10::StorageImpl* storage, bool writes, OperatorFrame& frame) {
   ManagedStorage* managed = find(storage);
   if (managed == nullptr) {
     if (!tracker_.is_in_step()) return;
+    if (storage->nbytes() == 0) {
+      grow_in_arena(storage);
+      return;
+    }
     managed = manage(storage);
     if (managed == nullptr) return;
   }
@@ -404,7 +416,8 @@ void Arena::rebind(ManagedStorage* managed) {
 // it shared with another (copy-on-write).
 bool Arena::has_new_memory(const ManagedStorage& managed) const {
   if (managed.is_dead || managed.block.valid()) return false;
-  return managed.foreign_bytes == 0 || holds_unbound(managed.storage);
+  if (managed.foreign_bytes == 0 || holds_unbound(managed.storage)) return true;
+  return managed.foreign_bytes != place_.rounded(managed.storage->nbytes());  // grown where it is
 }
 
 void Arena::end_operator(OperatorFrame& frame,

@@ -170,6 +170,7 @@ class Arena final : public ArenaSource,
   void end_block(pool::BlockId block) noexcept;
   bool join_streams(pool::BlockId block) noexcept;
   void keep_in_reach(ManagedStorage* managed) noexcept;
+  void grow_in_arena(c10::StorageImpl* storage);
   bool holds_unbound(const c10::StorageImpl* storage) const;
   bool is_movable(c10::StorageImpl* storage) const;
   void unmanage(ManagedStorage* managed) noexcept;

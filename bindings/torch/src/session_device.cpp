@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include <c10/core/CPUAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -35,6 +36,8 @@ class OnHost final : public SessionDevice {
   c10::Device where() const override { return c10::DeviceType::CPU; }
   device::Device& device() override { return device_; }
   pool::Side side() const override { return pool::Side::kHost; }
+  c10::Allocator& allocator() override { return HostAllocator::installed(); }
+  const c10::Allocator& stock_allocator() const override { return *c10::GetDefaultCPUAllocator(); }
   bool owns_deleter(c10::DeleterFnPtr deleter) const override {
     return HostAllocator::installed().owns_deleter(deleter);
   }
@@ -59,6 +62,8 @@ class OnStreams final : public SessionDevice {
   c10::Device where() const override { return where_; }
   device::Device& device() override { return device_; }
   pool::Side side() const override { return pool::Side::kDevice; }
+  c10::Allocator& allocator() override { return allocator_; }
+  const c10::Allocator& stock_allocator() const override { return allocator_.stock(); }
   bool owns_deleter(c10::DeleterFnPtr deleter) const override {
     return allocator_.owns_deleter(deleter);
   }

@@ -34,6 +34,9 @@ class SessionDevice {
   // On which side of the copies LibTorch's own memory for this device is.
   virtual pool::Side side() const = 0;
 
+  // The allocator that asks the arena first, and LibTorch's own behind it.
+  virtual c10::Allocator& allocator() = 0;
+  virtual const c10::Allocator& stock_allocator() const = 0;
   // Says whether memory with this deleter is LibTorch's own for this device.
   virtual bool owns_deleter(c10::DeleterFnPtr deleter) const = 0;
   // Memory of LibTorch's own, outside of every arena. Errors: c10::OutOfMemoryError.

@@ -17,11 +17,15 @@ bool is_compressed(c10::Layout layout) {
 
 }  // namespace
 
-c10::StorageImpl* storage_of(const at::Tensor& tensor, const Place& place) {
+c10::StorageImpl* storage_or_empty_of(const at::Tensor& tensor, const Place& place) {
   if (!tensor.defined() || !tensor.has_storage() || !place.holds(tensor.device())) return nullptr;
   if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) return nullptr;
-  c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-  return storage->nbytes() > 0 ? storage : nullptr;
+  return tensor.storage().unsafeGetStorageImpl();
+}
+
+c10::StorageImpl* storage_of(const at::Tensor& tensor, const Place& place) {
+  c10::StorageImpl* storage = storage_or_empty_of(tensor, place);
+  return storage != nullptr && storage->nbytes() > 0 ? storage : nullptr;
 }
 
 bool has_parts(const at::Tensor& tensor, const Place& place) {

@@ -34,6 +34,8 @@ struct Place {
 // Null for what has no bytes of its own in this place. Wrapped numbers are values: they are born
 // and die with one call and are left on the heap. No reference is taken.
 c10::StorageImpl* storage_of(const at::Tensor& tensor, const Place& place);
+// The same, but for one without bytes too: an operator may give it some.
+c10::StorageImpl* storage_or_empty_of(const at::Tensor& tensor, const Place& place);
 
 // The tensors that a sparse, compressed, nested or quantised tensor is made of, beside its storage.
 c10::SmallVector<at::Tensor, 4> parts_of(const at::Tensor& tensor);
@@ -41,14 +43,14 @@ c10::SmallVector<at::Tensor, 4> parts_of(const at::Tensor& tensor);
 // Says whether a tensor may have parts in this place; cheap.
 bool has_parts(const at::Tensor& tensor, const Place& place);
 
-// Calls `visit` with the storage of every tensor in a value: tensors, lists and optionals of them,
-// and whatever tuples and generic lists hold.
+// Calls `visit` with the storage, be it empty, of every tensor in a value: tensors, lists and
+// optionals of them, and whatever tuples and generic lists hold.
 template <typename Visit>
 void visit_storages(const c10::IValue& value, const Place& place, const Visit& visit) {
   if (value.isTensor()) {
     // No reference is taken: use counts steer what autograd steals and reuses.
     const at::Tensor& tensor = value.toTensor();
-    if (c10::StorageImpl* storage = storage_of(tensor, place)) visit(storage);
+    if (c10::StorageImpl* storage = storage_or_empty_of(tensor, place)) visit(storage);
     if (!has_parts(tensor, place)) return;
     for (const at::Tensor& part : parts_of(tensor)) {
       if (c10::StorageImpl* storage = storage_of(part, place)) visit(storage);
