@@ -87,13 +87,18 @@ bool is_composite(const c10::OperatorHandle& op) {
 }
 
 // Arguments that are written although the schema does not say so.
-std::uint64_t silent_writes(std::string_view name) {
-  static constexpr std::array<std::string_view, 4> kBatchNorms = {
-      "aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm",
-      "aten::batch_norm_update_stats"};
-  if (name == kBatchNorms[3]) return 0b110;          // input, running mean, running variance
-  if (is_one_of(name, kBatchNorms)) return 0b11000;  // input, weight, bias, mean, variance
-  return 0;
+std::uint64_t silent_writes(const c10::FunctionSchema& schema) {
+  static constexpr std::array<std::string_view, 6> kBatchNorms = {
+      "aten::native_batch_norm",       "aten::cudnn_batch_norm",
+      "aten::miopen_batch_norm",       "aten::batch_norm_update_stats",
+      "aten::batch_norm_gather_stats", "aten::batch_norm_gather_stats_with_counts"};
+  if (!is_one_of(schema.name(), kBatchNorms)) return 0;
+  std::uint64_t writes = 0;
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
+    const std::string& argument = schema.arguments()[i].name();
+    if (argument == "running_mean" || argument == "running_var") writes |= 1ULL << i;
+  }
+  return writes;
 }
 
 std::unique_ptr<OperatorInfo> read_schema(const c10::OperatorHandle& op) {
@@ -103,7 +108,7 @@ std::unique_ptr<OperatorInfo> read_schema(const c10::OperatorHandle& op) {
   info->hash = fnv1a(schema.overload_name(), fnv1a(schema.name()));
   info->arguments = static_cast<int>(schema.arguments().size());
   info->returns = static_cast<int>(schema.returns().size());
-  info->writes = silent_writes(info->name);
+  info->writes = silent_writes(schema);
   for (int i = 0; i < info->arguments; ++i) {
     const c10::Argument& argument = schema.arguments()[static_cast<std::size_t>(i)];
     const auto* alias = argument.alias_info();
