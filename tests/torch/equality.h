@@ -2,10 +2,12 @@
 // Runs a training program stock and under a session and compares every bit.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,11 +21,17 @@
 
 namespace plimsoll {
 
+// What a test's program throws.
+struct ProgramError : std::runtime_error {
+  ProgramError() : std::runtime_error("the program's own") {}
+};
+
 // A training program: a model, its optimizer and one step. Made anew for each run, after seeding.
 struct Program {
   std::shared_ptr<torch::nn::Module> model;
   std::shared_ptr<torch::optim::Optimizer> optimizer;
-  std::function<torch::Tensor(int step)> step;  // returns the loss
+  // Returns the loss. May end by a ProgramError: the run goes on with the next step.
+  std::function<torch::Tensor(int step)> step;
 };
 using MakeProgram = std::function<Program()>;
 
@@ -33,8 +41,13 @@ using Named = std::vector<std::pair<std::string, torch::Tensor>>;
 struct Outcome {
   Named tensors;
   std::int64_t peak_bytes = 0;  // of level 0 for stock, of the session otherwise
+  // The most that came from LibTorch's heap, past the arena, inside one step of a session.
+  std::int64_t heap_bytes = 0;
   SessionReport report;
 };
+
+// What a step may take from the heap: numbers that LibTorch wraps into tensors, of 64 bytes each.
+inline constexpr std::int64_t kWrappedNumbersBytes = 4 << 10;
 
 inline void keep(Named& out, const std::string& name, const torch::Tensor& tensor) {
   if (tensor.defined()) out.emplace_back(name, tensor.detach().clone());
@@ -68,10 +81,19 @@ inline Outcome run(const MakeProgram& make, int steps,
   }
   for (int i = 0; i < steps; ++i) {
     torch::Tensor loss;
-    {
+    // What is taken over in the first step leaves the heap, so that it shows less there.
+    if (session) reset_allocator_statistics();
+    const auto step_start_live = allocator_statistics().live_bytes;
+    try {
       std::optional<Step> step;
       if (session) step.emplace(session->step());
       loss = program.step(i);
+    } catch (const ProgramError&) {
+      EXPECT_FALSE(loss.defined());
+    }
+    if (session) {
+      const std::int64_t taken = allocator_statistics().peak_bytes - step_start_live;
+      outcome.heap_bytes = std::max(outcome.heap_bytes, taken);
     }
     if (i + 1 == steps) {
       outcome.peak_bytes = allocator_statistics().peak_bytes - start_live + model_bytes;

@@ -104,6 +104,7 @@ TEST_P(SessionEquality, EveryBitIsThatOfStock) {
     const Outcome ours = run(make, 4, options);
     expect_identical(stock, ours);
     EXPECT_LE(ours.peak_bytes, budget);
+    EXPECT_LE(ours.heap_bytes, kWrappedNumbersBytes);
     EXPECT_GT(ours.report.steps_on_sequence, 0);
     if (GetParam().percent < 60) {
       EXPECT_GT(ours.report.offloaded_bytes, 0);
