@@ -107,6 +107,23 @@ TEST_F(SessionFaults, OutOfMemoryInsideAnOperatorLosesNothingAndTheProcessGoesOn
   EXPECT_LE(session.report().peak_bytes, mib(1));
 }
 
+TEST_F(SessionFaults, ARequestOverTheBudgetSaysTheNumbersAndTheNextSmallerWorks) {
+  Session session({.budget_bytes = mib(8), .poison = true});
+  const auto step = session.step();
+  const torch::Tensor kept = numbered(64, 3);
+  try {
+    torch::empty({mib(9)}, torch::kByte);
+    FAIL() << "9 MiB fitted into 8";
+  } catch (const c10::OutOfMemoryError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("requested 9437184 bytes, live 65536, limit 8388608"));
+  }
+  session.reset_peak();
+  const torch::Tensor fits = torch::empty({mib(8) - kib(64)}, torch::kByte);
+  EXPECT_EQ(session.report().peak_bytes, mib(8));
+  EXPECT_EQ(session.report().host_bytes, 0);  // beside the one that was kept
+  EXPECT_EQ(kept.data_ptr<float>()[5], 8.0F);
+}
+
 TEST_F(SessionFaults, AnExceptionInTheMiddleOfAStepLeavesEveryTensorReadable) {
   const auto make = [] {
     nn::Sequential model;
@@ -308,6 +325,22 @@ TEST_F(SessionFaults, WorksBesideAFallbackThatLibTorchOrAnotherLibraryHasRegiste
   for (int i = 0; i < 8; ++i) kept.push_back(torch::ones({64 << 10}) * i);
   EXPECT_GT(session.report().host_bytes, 0);
   EXPECT_EQ(kept[2][3].item<float>(), 2.0F);
+}
+
+TEST_F(SessionFaults, AnOperatorThatPassesTheInterposerByIsNamedAndNoSessionOpens) {
+  {
+    const auto registration = c10::Dispatcher::singleton().registerImpl(
+        {"aten::add", "Tensor"}, c10::DispatchKey::Fake, c10::KernelFunction::makeFallthrough(),
+        std::nullopt, nullptr, "test");
+    EXPECT_THAT(interposer_self_test(), HasSubstr("aten::add was not seen"));
+    EXPECT_THAT([&] { Session session(options); },
+                ::testing::ThrowsMessage<Unsupported>(HasSubstr("aten::add")));
+  }
+  EXPECT_EQ(interposer_self_test(), "");
+  Session session(options);
+  const auto step = session.step();
+  const auto a = numbered(256, 0);
+  EXPECT_TRUE(session.holds((a + a).storage()));
 }
 
 TEST_F(SessionFaults, HoldsNoReferenceThatAutogradOrTheUserCouldSee) {

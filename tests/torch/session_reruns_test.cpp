@@ -3,6 +3,7 @@
 #include <array>
 #include <numeric>
 #include <optional>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -149,6 +150,46 @@ TEST(SessionReruns, AnOperatorThatDrawsRandomNumbersIsNotRunTwice) {
   }
   EXPECT_EQ(g_runs, 1);
   EXPECT_TRUE(at::rand({1}).equal(second));
+}
+
+int g_drift = 0;
+
+// As above, but what it asks for is another thing from call to call, at the same operand.
+at::Tensor drift_in_room(const at::Tensor& x) {
+  ++g_runs;
+  constexpr std::array<std::array<std::int64_t, 2>, 3> kUnits = {{{2, 4}, {1, 3}, {3, 4}}};
+  const auto& [first_units, second_units] = kUnits[static_cast<std::size_t>(g_drift) % 3];
+  at::Tensor scratch = units(first_units).fill_(3);
+  at::Tensor result = units(2).zero_();
+  const float first = scratch[0].item<float>();
+  scratch = at::Tensor();
+  scratch = units(second_units).fill_(first);
+  return result.add_(scratch.narrow(0, 0, result.numel())).add_(x[0]).mul_(1 + g_drift);
+}
+
+TORCH_LIBRARY_FRAGMENT(aten, library) { library.def("plimsoll_drift_in_room(Tensor x) -> Tensor"); }
+
+TORCH_LIBRARY_IMPL(aten, CPU, library) { library.impl("plimsoll_drift_in_room", drift_in_room); }
+
+TEST(SessionReruns, AnOperatorWhoseRoomDriftsRunsWhateverWasLearntOfItBefore) {
+  g_unit = 64 << 10;
+  constexpr int kSteps = 9;
+  const at::Tensor x = units(1).fill_(2);
+  const auto op = operator_named<at::Tensor(const at::Tensor&)>("drift_in_room");
+  std::vector<at::Tensor> expected;
+  for (g_drift = 0; g_drift < kSteps; ++g_drift) expected.push_back(op.call(x));
+  Session session(exactly_enough());
+  g_runs = 0;
+  for (g_drift = 0; g_drift < kSteps; ++g_drift) {
+    auto in_step = session.step();
+    const at::Tensor result = op.call(x);
+    EXPECT_TRUE(result.equal(expected[static_cast<std::size_t>(g_drift)])) << "step " << g_drift;
+  }
+  // More than once where the layout that was learnt is another's, never more than it allocates.
+  EXPECT_GT(g_runs, kSteps);
+  EXPECT_LE(g_runs, 4 * kSteps);
+  EXPECT_LE(session.report().peak_bytes, session.report().budget_bytes);
+  EXPECT_EQ(session.report().shortage_bytes, 0);
 }
 
 }  // namespace
