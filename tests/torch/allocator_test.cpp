@@ -29,6 +29,32 @@ class AllocatorTest : public ::testing::Test {
   void TearDown() override { install_allocator(); }
 };
 
+// By how much the figures of one kind have grown.
+struct Growth {
+  std::int64_t live_bytes = 0;
+  std::int64_t allocated_bytes = 0;
+  std::int64_t allocations = 0;
+  bool operator==(const Growth&) const = default;
+};
+
+void PrintTo(const Growth& growth, std::ostream* out) {
+  *out << growth.live_bytes << " bytes live, " << growth.allocated_bytes << " allocated in "
+       << growth.allocations;
+}
+
+Growth grown(const AllocatorStatistics& from, const AllocatorStatistics& to, AllocationKind kind) {
+  const auto& a = from.kinds[static_cast<std::size_t>(kind)];
+  const auto& b = to.kinds[static_cast<std::size_t>(kind)];
+  return {b.live_bytes - a.live_bytes, b.allocated_bytes - a.allocated_bytes,
+          b.allocations - a.allocations};
+}
+
+void expect_kinds_sum_to_live(const AllocatorStatistics& figures) {
+  std::int64_t sum = 0;
+  for (const auto& kind : figures.kinds) sum += kind.live_bytes;
+  EXPECT_EQ(sum, figures.live_bytes);
+}
+
 torch::Tensor bytes_tensor(std::int64_t bytes) { return torch::empty({bytes}, torch::kByte); }
 
 TEST_F(AllocatorTest, CountsLiveAndPeakAndResetKeepsLive) {
@@ -66,28 +92,55 @@ TEST_F(AllocatorTest, OverTheLimitIsOutOfMemoryErrorWithTheNumbersAndTheNextSmal
 TEST_F(AllocatorTest, EmptyTensorsAndTheirGradientsCountNothing) {
   const auto before = allocator_statistics();
   auto empty = torch::empty({0, 4}, torch::requires_grad());
-  empty.sum().backward();
-  EXPECT_TRUE(empty.grad().defined());
   auto other = torch::cat({empty.detach(), torch::empty({0, 4})});
   EXPECT_EQ(other.numel(), 0);
   EXPECT_EQ(empty.data_ptr(), nullptr);
-  EXPECT_LE(allocator_statistics().live_bytes, before.live_bytes + 128);  // autograd's scalar seed
+  EXPECT_EQ(allocator_statistics().peak_bytes, before.live_bytes);
+  empty.sum().backward();  // the sum and its gradient are numbers, gone with the graph
+  EXPECT_TRUE(empty.grad().defined());
+  EXPECT_EQ(allocator_statistics().live_bytes, before.live_bytes);
+  EXPECT_EQ(allocator_statistics().live_blocks, before.live_blocks);
 }
 
 TEST_F(AllocatorTest, TellsForwardBackwardAndOutsideApart) {
   auto x = torch::ones({256}, torch::requires_grad());
-  const auto before = allocator_statistics();
-  auto y = (x * x).sum();
+  reset_allocator_statistics();
+  const auto start = allocator_statistics();
+  auto y = (x * x).sum();  // 1024 bytes that go, and 64 that stay
   const auto forward = allocator_statistics();
+  EXPECT_EQ(grown(start, forward, AllocationKind::kForward), (Growth{64, 1024 + 64, 2}));
+  EXPECT_EQ(grown(start, forward, AllocationKind::kBackward), (Growth{0, 0, 0}));
+  EXPECT_EQ(grown(start, forward, AllocationKind::kOutside), (Growth{0, 0, 0}));
+  void* outside = c10::GetCPUAllocator()->raw_allocate(100);
+  const auto raw = allocator_statistics();
+  EXPECT_EQ(grown(forward, raw, AllocationKind::kOutside), (Growth{128, 128, 1}));
   y.backward();
   const auto backward = allocator_statistics();
-  const auto kind = [](const AllocatorStatistics& figures, AllocationKind which) {
-    return figures.kinds[static_cast<std::size_t>(which)];
-  };
-  EXPECT_GT(kind(forward, AllocationKind::kForward).allocated_bytes,
-            kind(before, AllocationKind::kForward).allocated_bytes);
-  EXPECT_EQ(kind(forward, AllocationKind::kBackward).allocated_bytes, 0);
-  EXPECT_GE(kind(backward, AllocationKind::kBackward).allocated_bytes, 1024);
+  // The seed is made before the engine runs, and goes.
+  EXPECT_EQ(grown(raw, backward, AllocationKind::kForward), (Growth{0, 64, 1}));
+  // The gradient by either factor; their sum stays.
+  const Growth made = grown(raw, backward, AllocationKind::kBackward);
+  EXPECT_EQ(made.live_bytes, 1024);
+  EXPECT_EQ(made.allocated_bytes, made.allocations * 1024);
+  EXPECT_GE(made.allocations, 2);
+  EXPECT_EQ(grown(raw, backward, AllocationKind::kOutside), (Growth{0, 0, 0}));
+  expect_kinds_sum_to_live(backward);
+  reset_allocator_statistics();
+  const auto reset = allocator_statistics();
+  for (std::size_t i = 0; i < kAllocationKinds; ++i) {
+    EXPECT_EQ(reset.kinds[i].live_bytes, backward.kinds[i].live_bytes);
+    EXPECT_EQ(reset.kinds[i].allocated_bytes, 0);
+    EXPECT_EQ(reset.kinds[i].allocations, 0);
+  }
+  // What was made in one is taken off where it was counted, wherever it ends.
+  x.mutable_grad().reset();
+  y.reset();
+  c10::GetCPUAllocator()->raw_deallocate(outside);
+  const auto after = allocator_statistics();
+  EXPECT_EQ(grown(reset, after, AllocationKind::kForward), (Growth{-64, 0, 0}));
+  EXPECT_EQ(grown(reset, after, AllocationKind::kBackward), (Growth{-1024, 0, 0}));
+  EXPECT_EQ(grown(reset, after, AllocationKind::kOutside), (Growth{-128, 0, 0}));
+  expect_kinds_sum_to_live(after);
 }
 
 TEST_F(AllocatorTest, NamesTheOwnersOfThePeakAlsoAfterTheyAreFreed) {
