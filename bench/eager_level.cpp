@@ -226,6 +226,9 @@ int main(int argc, char** argv) try {
   }
   std::printf("%s\n", rows.dump(2).c_str());
   return 0;
+} catch (const c10::Error& error) {
+  std::fprintf(stderr, "eager_level: %s\n", error.what_without_backtrace());
+  return 1;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "eager_level: %s\n", error.what());
   return 1;
