@@ -91,7 +91,7 @@ void HostDevice::CopyEngine::run() {
 void HostDevice::CopyEngine::run_copy(const Copy& copy) {
   if (copy.delay_ns > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(copy.delay_ns));
   const auto bytes = static_cast<std::size_t>(copy.fails ? copy.bytes / 2 : copy.bytes);
-  std::memmove(copy.destination, copy.source, bytes);
+  if (bytes > 0) std::memmove(copy.destination, copy.source, bytes);
   failed_since_mark_ |= copy.fails;
 }
 

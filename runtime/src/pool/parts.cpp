@@ -88,7 +88,7 @@ void TensorPool::State::copy_from_buffer(void* destination, const void* buffer, 
                                          Side side) {
   if (side == Side::kDevice)
     device_.copy_blocking(destination, buffer, bytes, CopyKind::kHostToDevice);
-  else
+  else if (bytes > 0)
     std::memcpy(destination, buffer, static_cast<std::size_t>(bytes));
 }
 
@@ -96,13 +96,14 @@ void TensorPool::State::copy_to_buffer(void* buffer, const void* source, std::in
                                        Side side) {
   if (side == Side::kDevice)
     device_.copy_blocking(buffer, source, bytes, CopyKind::kDeviceToHost);
-  else
+  else if (bytes > 0)
     std::memcpy(buffer, source, static_cast<std::size_t>(bytes));
 }
 
-// From and to a block's host span.
+// From and to a block's host span; one without bytes has no address.
 void TensorPool::State::read_span(Block& block, std::int64_t offset, void* destination,
                                   std::int64_t bytes, Side side) {
+  if (bytes == 0) return;
   const auto* source = static_cast<const std::byte*>(block.host.data) + offset;
   if (side == Side::kDevice) {
     if (is_ahead_) device_.wait(Queue::kCompute, block.written_below);
@@ -116,6 +117,7 @@ void TensorPool::State::read_span(Block& block, std::int64_t offset, void* desti
 
 void TensorPool::State::write_span(Block& block, std::int64_t offset, const void* source,
                                    std::int64_t bytes, Side side) {
+  if (bytes == 0) return;
   auto* destination = static_cast<std::byte*>(block.host.data) + offset;
   if (side == Side::kHost) {
     settle_host();
