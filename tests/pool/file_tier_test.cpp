@@ -2,6 +2,7 @@
 #include "plimsoll/pool/file_tier.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
@@ -76,7 +77,8 @@ TEST_P(FileTierTest, ReusesAndTrimsRanges) {
 }
 
 TEST_P(FileTierTest, LeavesNoNameBehind) {
-  const auto folder = std::filesystem::path(testing::TempDir()) / "plimsoll-file-tier-test";
+  const auto folder = std::filesystem::path(testing::TempDir()) /
+                      ("plimsoll_file_tier_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   FileTierOptions in_folder = options();
   in_folder.folder = folder;

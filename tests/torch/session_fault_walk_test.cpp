@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every device and file call of a training run fails once, one run each. Whatever fails, all
 // tensors stay readable, and the step, taken back and tried again, ends as if nothing had been.
+#include <unistd.h>
+
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -119,7 +121,8 @@ class FaultWalk : public ::testing::TestWithParam<std::tuple<FaultKind, Overlap>
 
   const std::filesystem::path folder_ =
       std::filesystem::path(::testing::TempDir()) /
-      ("plimsoll_fault_walk_" + std::to_string(static_cast<int>(std::get<0>(GetParam()))) + "_" +
+      ("plimsoll_fault_walk_" + std::to_string(::getpid()) + "_" +
+       std::to_string(static_cast<int>(std::get<0>(GetParam()))) + "_" +
        std::to_string(static_cast<int>(std::get<1>(GetParam()))));
 };
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes wrong, and what must be left when it does.
+#include <unistd.h>
+
 #include <filesystem>
 #include <sstream>
 #include <thread>
@@ -264,7 +266,8 @@ TEST_F(SessionFaults, TheHostLimitIsATypedErrorThatLosesNothing) {
 }
 
 TEST_F(SessionFaults, BeyondTheHostLimitBytesGoToTheSpillFolder) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "plimsoll_spill";
+  const auto folder = std::filesystem::path(::testing::TempDir()) /
+                      ("plimsoll_spill_" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   options.host_limit_bytes = kib(600);
   options.spill_folder = folder.string();
