@@ -17,10 +17,14 @@ TEST(StreamingCopy, CopiesExactlyItsBytesAtEveryAlignmentAndLength) {
     for (const std::size_t from : {0U, 1U, 16U, 63U}) {
       for (const std::size_t bytes : {0U, 1U, 15U, 63U, 64U, 65U, 127U, 128U, 300U, 513U, 4096U}) {
         std::vector<std::byte> expected(kRoom, std::byte{0xEE});
-        std::vector<std::byte> copied = expected;
+        const std::vector<std::byte> before = expected;
         std::memcpy(expected.data() + to, source.data() + from, bytes);
-        copy_streaming(copied.data() + to, source.data() + from, static_cast<std::int64_t>(bytes));
-        ASSERT_EQ(copied, expected) << bytes << " bytes from " << from << " to " << to;
+        for (const auto stores : {StreamingStores::kFastest, StreamingStores::kPlain}) {
+          std::vector<std::byte> copied = before;
+          copy_streaming(copied.data() + to, source.data() + from, static_cast<std::int64_t>(bytes),
+                         stores);
+          ASSERT_EQ(copied, expected) << bytes << " bytes from " << from << " to " << to;
+        }
       }
     }
   }

@@ -7,8 +7,11 @@
 
 namespace plimsoll::device {
 
+enum class StreamingStores : std::uint8_t { kFastest, kPlain };  // kPlain: what every processor has
+
 // As memcpy, with stores that go past the caches: the destination's old lines are not read first,
 // and what operators have in the caches stays there. The stores are done when it returns.
-void copy_streaming(std::byte* to, const std::byte* from, std::int64_t bytes) noexcept;
+void copy_streaming(std::byte* to, const std::byte* from, std::int64_t bytes,
+                    StreamingStores stores = StreamingStores::kFastest) noexcept;
 
 }  // namespace plimsoll::device
