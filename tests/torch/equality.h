@@ -108,6 +108,18 @@ inline Outcome run(const MakeProgram& make, int steps,
   return outcome;
 }
 
+// Whether the bytes are out of the arena. Null where LibTorch cannot forbid pointers (2.11).
+inline bool is_out(c10::StorageImpl& storage) {
+  try {
+    return storage.mutable_data() == nullptr;
+  } catch (const c10::Error&) {
+    return true;
+  }
+}
+inline bool is_out(const torch::Tensor& tensor) {
+  return is_out(*tensor.storage().unsafeGetStorageImpl());
+}
+
 inline bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
   if (a.scalar_type() != b.scalar_type() || a.sizes() != b.sizes()) return false;
   const torch::Tensor x = a.contiguous();

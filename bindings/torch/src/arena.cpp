@@ -397,16 +397,33 @@ void Arena::let_go(OperatorFrame& frame) noexcept {
   frame.streamed.clear();
 }
 
+// A foreign storage that has grown where it is. The operator has run: what finds no room beside it
+// is refused when the storage is next named.
+void Arena::count_grown(ManagedStorage* managed) noexcept {
+  try {
+    pool_->reserve_foreign(managed->track.bytes);
+  } catch (const std::exception&) {
+    return;
+  }
+  managed->foreign_bytes = managed->track.bytes;
+  managed->track.is_immovable = true;
+}
+
 void Arena::rebind(ManagedStorage* managed) {
   tracker_.forget(managed->track);
-  if (managed->foreign_bytes > 0) {
+  const bool was_foreign = managed->foreign_bytes > 0;
+  if (was_foreign) {
     pool_->release_foreign(managed->foreign_bytes);
     managed->foreign_bytes = 0;
     managed->track.is_immovable = false;
   }
   void* address = managed->storage->_mutable_data_ptr_no_checks().get();
   managed->track.bytes = place_.rounded(managed->storage->nbytes());
-  if (address == nullptr || !holds_unbound(managed->storage)) return;
+  if (address == nullptr) return;
+  if (!holds_unbound(managed->storage)) {
+    if (was_foreign) count_grown(managed);
+    return;
+  }
   bind(managed, pool_->find(address), address);
   --unbound_blocks_;
   if (tracker_.is_in_step()) tracker_.add_result(managed->track);
@@ -472,41 +489,6 @@ void Arena::abandon_operator(OperatorFrame& frame) noexcept {
 void Arena::abandon(OperatorFrame& frame) noexcept {
   if (std::exchange(frame.is_recorded, false)) tracker_.end_op(op_peak_bytes_, op_largest_bytes_);
   let_go(frame);
-}
-
-void Arena::evict_due() noexcept {
-  // One by one, when the plan wants them gone: holes are then there when they are asked for, and
-  // need not be planned for under pressure.
-  try {
-    for (Track* track : tracker_.due()) {
-      const pool::BlockId block = static_cast<OwnedTrack*>(track)->owner->block;
-      if (!block.valid() || pool_->pins(block) > 0) continue;
-      if (pool_->residence(block) == pool::Residence::kResident) pool_->evict(block);
-    }
-  } catch (const Error&) {
-    // The operator has run; what could not leave now is asked to leave when its room is needed.
-  }
-}
-
-void Arena::run_ahead() noexcept {
-  const auto block_of = [](Track* track) {
-    return track == nullptr ? pool::BlockId() : static_cast<OwnedTrack*>(track)->owner->block;
-  };
-  try {
-    for (Track* track : tracker_.leaving()) {
-      if (block_of(track).valid()) pool_->begin_evict(block_of(track));
-    }
-    pool_->poll();
-    for (Track* track : tracker_.returning()) {
-      const pool::BlockId block = block_of(track);
-      if (!block.valid() || pool_->begin_fetch(block)) continue;
-      if (asks_back_ && pool_->residence(block) == pool::Residence::kHost)
-        tracker_.ask_again(*track);
-    }
-  } catch (const Error&) {
-    // The operator has run; what could not be moved ahead is moved when it is needed, and fails
-    // there if it fails again.
-  }
 }
 
 void* Arena::allocate(std::size_t bytes) {

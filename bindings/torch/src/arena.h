@@ -183,6 +183,7 @@ class Arena final : public ArenaSource,
   void abandon(OperatorFrame& frame) noexcept;
   bool has_new_memory(const ManagedStorage& managed) const;
   void rebind(ManagedStorage* managed);
+  void count_grown(ManagedStorage* managed) noexcept;
   bool drop_expired_foreign() noexcept;  // whether there were any
   void give_back(ManagedStorage* managed);
   void run_ahead() noexcept;

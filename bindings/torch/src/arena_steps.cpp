@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arena's steps, its report and its end.
+// The arena's steps and the moves they plan, its report and its end.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -85,6 +85,41 @@ void Arena::end_step(bool is_complete) {
   last_step_.lower_bound_bytes = recording.need_bytes(largest) + stats.foreign_bytes;
   last_step_.pinned_by = *recording.ops[static_cast<std::size_t>(largest)].name + " (operator " +
                          std::to_string(largest) + ")";
+}
+
+void Arena::evict_due() noexcept {
+  // One by one, when the plan wants them gone: holes are then there when they are asked for, and
+  // need not be planned for under pressure.
+  try {
+    for (Track* track : tracker_.due()) {
+      const pool::BlockId block = static_cast<OwnedTrack*>(track)->owner->block;
+      if (!block.valid() || pool_->pins(block) > 0) continue;
+      if (pool_->residence(block) == pool::Residence::kResident) pool_->evict(block);
+    }
+  } catch (const Error&) {
+    // The operator has run; what could not leave now is asked to leave when its room is needed.
+  }
+}
+
+void Arena::run_ahead() noexcept {
+  const auto block_of = [](Track* track) {
+    return track == nullptr ? pool::BlockId() : static_cast<OwnedTrack*>(track)->owner->block;
+  };
+  try {
+    for (Track* track : tracker_.leaving()) {
+      if (block_of(track).valid()) pool_->begin_evict(block_of(track));
+    }
+    pool_->poll();
+    for (Track* track : tracker_.returning()) {
+      const pool::BlockId block = block_of(track);
+      if (!block.valid() || pool_->begin_fetch(block)) continue;
+      if (asks_back_ && pool_->residence(block) == pool::Residence::kHost)
+        tracker_.ask_again(*track);
+    }
+  } catch (const Error&) {
+    // The operator has run; what could not be moved ahead is moved when it is needed, and fails
+    // there if it fails again.
+  }
 }
 
 void Arena::note_peak() {

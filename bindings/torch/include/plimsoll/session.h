@@ -177,15 +177,15 @@ class Pause {
 // Errors: out of budget is c10::OutOfMemoryError, from the operator that does not fit; every tensor
 // keeps its value and the step may be tried again. Host or disk exhaustion is the same type.
 // A step that is open already, a budget of 0, an unusable spill folder or a device that does not
-// exist: InvalidArgument. A device whose memory sessions cannot hold: Unsupported; one without room
-// for the arena: DeviceOutOfMemory. A call of the device that fails: DeviceError, from any
-// operator. Streams: on a device operators run in the order the program gives them, whichever
-// streams it uses: a stream that takes over waits for the one before. Storages move on streams of
-// their own. Memory used by kernels of the program's own on another stream needs recordStream,
-// before the next operator: it holds until the memory's end, and whenever it moves. Raw pointers:
-// data_ptr() of a tensor the session holds is good until the next operator; pin() it to keep the
-// pointer longer, or to write through it inside a step (between steps no pin is needed). Where a
-// storage is evicted, data_ptr() throws a text that says so.
+// exist: InvalidArgument. A device whose memory sessions cannot hold, and another's allocator of a
+// higher priority in LibTorch: Unsupported; no room for the arena: DeviceOutOfMemory. A call of the
+// device that fails: DeviceError, from any operator. Streams: on a device operators run in the
+// order the program gives them, whichever streams it uses: a stream that takes over waits for the
+// one before. Storages move on streams of their own. Memory used by kernels of the program's own on
+// another stream needs recordStream, before the next operator: it holds until the memory's end, and
+// whenever it moves. Raw pointers: data_ptr() of a tensor the session holds is good until the next
+// operator; pin() it to keep the pointer longer, or to write through it inside a step (between
+// steps no pin is needed). Where a storage is evicted, data_ptr() throws a text that says so.
 class Session {
  public:
   explicit Session(const SessionOptions& options);
