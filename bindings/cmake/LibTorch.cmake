@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # plimsoll_find_libtorch([wanted version]) makes the imported target plimsoll::libtorch from a
 # PyPI wheel or a LibTorch archive and sets PLIMSOLL_TORCH_DIR, _FOUND and _VERSION in the caller.
-# With GCC, sources that call at::parallel_for are compiled with the options in
-# PLIMSOLL_TORCH_PARALLEL_OPTIONS: without them LibTorch's header runs the body on one thread.
+# Where PLIMSOLL_TORCH_PARALLEL_OPTIONS is set, sources of ours are compiled with it and need the
+# OpenMP library that this LibTorch uses: the target links it.
 #
 # Not find_package(Torch): on the wheel it configures only with a CUDA toolkit and its link line
 # asks for NCCL symbols that a system's NCCL may not have. The C++ side needs torch_cpu and c10
@@ -55,17 +55,27 @@ function(plimsoll_read_torch_version folder out)
   set(${out} "${version}" PARENT_SCOPE)
 endfunction()
 
-# The OpenMP library that this LibTorch uses: a second one in a process would have threads of its own.
+# The OpenMP library that this LibTorch uses, whichever it is: all of them have GCC's entry points,
+# and a second one in a process would have threads of its own.
 function(plimsoll_find_openmp folder out)
-  file(GLOB found "${folder}/lib/libgomp*.so*" "${folder}/../torch.libs/libgomp*.so*")
-  if(found)
-    list(GET found 0 found)
-  else()
-    execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libgomp.so.1
-                    OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE)
-    if(NOT IS_ABSOLUTE "${found}")
-      set(found "")
+  execute_process(COMMAND "${CMAKE_READELF}" -d "${folder}/lib/libtorch_cpu.so"
+                  OUTPUT_VARIABLE needed ERROR_QUIET)
+  set(name libgomp.so.1)
+  if(needed MATCHES "NEEDED[^[]*\\[(lib[a-z]*omp[^]]*)\\]")
+    set(name "${CMAKE_MATCH_1}")
+  endif()
+  # In a wheel, in an older wheel, in a conda environment.
+  foreach(place "${folder}/lib" "${folder}/../torch.libs" "${folder}/../../..")
+    if(EXISTS "${place}/${name}")
+      set(${out} "${place}/${name}" PARENT_SCOPE)
+      return()
     endif()
+  endforeach()
+  execute_process(COMMAND "${CMAKE_CXX_COMPILER}" "-print-file-name=${name}"
+                  OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT IS_ABSOLUTE "${found}")
+    message(FATAL_ERROR "Plimsoll: ${folder}/lib/libtorch_cpu.so uses ${name}, which was not found "
+                        "beside it, nor by ${CMAKE_CXX_COMPILER}; install it")
   endif()
   set(${out} "${found}" PARENT_SCOPE)
 endfunction()
@@ -97,14 +107,8 @@ function(plimsoll_find_libtorch)
         list(APPEND rpath_links "LINKER:-rpath-link,${nvidia_folder}")
       endforeach()
       set(openmp "")
-      if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      if(PLIMSOLL_TORCH_PARALLEL_OPTIONS)
         plimsoll_find_openmp("${folder}" openmp)
-      endif()
-      if(openmp)
-        set(PLIMSOLL_TORCH_PARALLEL_OPTIONS -fopenmp CACHE INTERNAL "")
-      else()
-        set(PLIMSOLL_TORCH_PARALLEL_OPTIONS "" CACHE INTERNAL "")
-        message(WARNING "Plimsoll: no OpenMP library for ${CMAKE_CXX_COMPILER_ID}; a session's copies take one thread")
       endif()
       set_target_properties(plimsoll::libtorch PROPERTIES
         IMPORTED_LOCATION "${folder}/lib/libtorch_cpu.so"

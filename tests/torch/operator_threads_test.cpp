@@ -42,20 +42,35 @@ TEST_F(OperatorThreads, AreAsManyAsLibTorchUses) {
   }
 }
 
+std::size_t threads_used() {
+  std::mutex mutex;
+  std::set<std::thread::id> seen;
+  detail::on_operator_threads(2, 1, [&](std::int64_t, std::int64_t) {
+    const std::lock_guard lock(mutex);
+    seen.insert(std::this_thread::get_id());
+  });
+  return seen.size();
+}
+
+// In a process where LibTorch used its workers before anything of ours did.
 TEST_F(OperatorThreads, AreNotWaitedForInAForkedChild) {
-  detail::on_operator_threads(2, 1, [](std::int64_t, std::int64_t) {});
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    alarm(20);
-    std::int64_t covered = 0;
-    detail::on_operator_threads(
-        2, 1, [&](std::int64_t begin, std::int64_t end) { covered += end - begin; });
-    _exit(covered == 2 ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto body = [] {
+    at::set_num_threads(2);
+    torch::ones({1 << 20}).add_(1);
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      const std::size_t own = threads_used();
+      std::size_t of_another = 0;
+      std::thread([&] { of_another = threads_used(); }).join();
+      _exit(own == 1 && of_another == 2 ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    _exit(status == 0 ? 0 : 1);
+  };
+  EXPECT_EXIT(body(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST_F(OperatorThreads, AllocateInTheArenaDuringAnOperator) {
@@ -82,11 +97,11 @@ TEST_F(OperatorThreads, AllocateInTheArenaDuringAnOperator) {
 
 TEST_F(OperatorThreads, ParallelRegionsOfOtherThreadsAreLeftAlone) {
   Session session({.budget_bytes = 4 * kUnit});
-  std::atomic<bool> is_over{false};
+  std::atomic<int> rounds{0};
   std::exception_ptr failure;
-  std::thread other([&] {
+  std::jthread other([&](const std::stop_token& stop) {
     try {
-      while (!is_over) {
+      for (; !stop.stop_requested(); ++rounds) {
         detail::on_operator_threads(2, 1, [](std::int64_t, std::int64_t) {
           at::detail::empty_cpu({16 * kUnit / 4}, at::kFloat, false, std::nullopt);
         });
@@ -98,10 +113,11 @@ TEST_F(OperatorThreads, ParallelRegionsOfOtherThreadsAreLeftAlone) {
   {
     const auto step = session.step();
     torch::Tensor x = torch::ones({kUnit / 4});
-    for (int i = 0; i < 2000; ++i) x = x.add(1);
-    EXPECT_EQ(x[0].item<float>(), 2001.0F);
+    int added = 0;
+    for (; added < 2000 || rounds == 0; ++added) x = x.add(1);
+    EXPECT_EQ(x[0].item<float>(), static_cast<float>(added + 1));
   }
-  is_over = true;
+  other.request_stop();
   other.join();
   EXPECT_EQ(failure, nullptr);
 }

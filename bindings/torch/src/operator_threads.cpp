@@ -3,30 +3,30 @@
 
 #include <pthread.h>
 
-#include <atomic>
-
 #include <ATen/Parallel.h>
 
 namespace plimsoll::detail {
 namespace {
 
-// A forked child has no workers, and OpenMP does not know: it would wait for them for ever.
-std::atomic<bool> g_is_forked{false};
+// In a forked child the thread that forked has no workers, and OpenMP does not know: it would wait
+// for them for ever. Threads that the child starts get workers of their own.
+constinit thread_local bool t_has_forked = false;
 
-bool has_workers() {
-  static const int kRefused =
-      pthread_atfork(nullptr, nullptr, [] { g_is_forked.store(true, std::memory_order_relaxed); });
-  return kRefused == 0 && !g_is_forked.load(std::memory_order_relaxed);
-}
+// When the program is loaded: LibTorch may have used the workers before we do.
+[[maybe_unused]] const int kRegistered =
+    pthread_atfork(nullptr, nullptr, [] { t_has_forked = true; });
 
 }  // namespace
 
 void on_operator_threads(std::int64_t count, std::int64_t grain,
                          const std::function<void(std::int64_t, std::int64_t)>& body) {
-  if (has_workers())
-    at::parallel_for(0, count, grain, body);
-  else if (count > 0)
-    body(0, count);
+  if (t_has_forked) {
+    if (count > 0) body(0, count);
+    return;
+  }
+  // A type of this source's own: an instance that another source made without OpenMP would do too.
+  at::parallel_for(0, count, grain,
+                   [&body](std::int64_t begin, std::int64_t end) { body(begin, end); });
 }
 
 }  // namespace plimsoll::detail
