@@ -162,6 +162,18 @@ TEST_F(TrainProgram, AFullDiskIsOneErrorAndLeavesTheOldFile) {
   expect_no_room("--report", 1);
 }
 
+TEST_F(TrainProgram, WhatStandardOutputAppendsToKeepsWhatItHolds) {
+  write("log", "earlier\n");
+  const Outcome outcome =
+      shell(std::string(PLIMSOLL_PROGRAM) + " models mlp --quiet --json /dev/stdout >>" +
+            path("log") + " 2>" + said("err"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const std::string log = read("log");
+  ASSERT_THAT(log, ::testing::StartsWith("earlier\n{"));
+  EXPECT_EQ(Json::parse(log.substr(log.find('{')))["command"], "models");
+  EXPECT_THAT(names(), ::testing::ElementsAre("log"));
+}
+
 TEST_F(TrainProgram, ASpillFolderWithoutRoomIsOutOfMemoryAndStaysEmpty) {
   const Outcome outcome =
       run(small_ + "--budget 60% --host-limit 16KiB --steps 3 --spill " + folder_.string(),

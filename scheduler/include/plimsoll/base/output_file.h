@@ -11,8 +11,9 @@
 
 namespace plimsoll {
 
-// Writes a temporary beside `path` that takes its name in commit(). A link is followed. A pipe or a
-// character device (/dev/stdout) is written as it stands: a file must not take its place.
+// Writes a temporary beside `path` that takes its name in commit(). A link is followed and stays,
+// also one to what does not exist yet. A pipe, a character device and a descriptor (/dev/stdout,
+// /dev/fd/3; whatever stands behind it) are written as they stand, from where they are.
 // Threads: single owner.
 class OutputFile {
  public:
@@ -29,11 +30,12 @@ class OutputFile {
   void commit();
 
  private:
+  void open_temporary();
   [[noreturn]] void refuse(int error) const;
 
   std::string path_;  // as it was given
   std::string flag_;
-  std::string target_;
+  std::string target_;     // where its links end
   std::string temporary_;  // "" where the target is written as it stands
   int file_ = -1;
 };
