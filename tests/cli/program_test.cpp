@@ -122,6 +122,36 @@ TEST(Program, StandardOutputThatCannotBeWrittenIsNoSuccess) {
               text);
 }
 
+// A standard output whose first write is cut in half; later ones would go through.
+struct CutStream {
+  std::string text;
+  bool was_cut = false;
+};
+
+ssize_t write_cut(void* cookie, const char* bytes, std::size_t count) {
+  auto* stream = static_cast<CutStream*>(cookie);
+  const std::size_t taken = stream->was_cut ? count : count / 2;
+  stream->was_cut = true;
+  stream->text.append(bytes, taken);
+  return static_cast<ssize_t>(taken);
+}
+
+TEST(Program, BehindAJsonThatWasCutNoSecondOneIsWritten) {
+  CutStream stream;
+  std::FILE* const before = stdout;
+  stdout = ::fopencookie(&stream, "w",
+                         {.read = nullptr, .write = write_cut, .seek = nullptr, .close = nullptr});
+  ::testing::internal::CaptureStderr();
+  const int code = run_probe({"probe", "--json", "-"}, succeed);
+  std::fclose(stdout);
+  stdout = before;
+  EXPECT_EQ(code, 4);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("standard output could not be written to its end"));
+  EXPECT_THAT(stream.text, ::testing::StartsWith("{\n  \"command\": \"probe\""));
+  EXPECT_THAT(stream.text, ::testing::Not(::testing::HasSubstr("error")));
+}
+
 TEST(Program, WhereTheJsonOfAnErrorFailsTheErrorsOwnCodeStays) {
   const auto folder = std::filesystem::path(::testing::TempDir()) /
                       ("plimsoll_program_json_" + std::to_string(::getpid()));

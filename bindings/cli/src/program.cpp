@@ -95,6 +95,8 @@ void report_error(const Error& error, const Command& command, const CommonFlags&
   console.warn(fmt::format("plimsoll {}: {}", command.name(), error.what()));
   describe(error, result);
   if (error.code() != ErrorCode::kInfeasibleBudget && flags.json != "-") return;
+  // Behind a document that was cut a second one makes neither readable.
+  if (flags.json == "-" && std::ferror(stdout) != 0) return;
   try {
     write_json(flags, result);
   } catch (const Error& second) {
