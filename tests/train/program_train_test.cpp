@@ -20,6 +20,23 @@ TEST_F(TrainProgram, AFullHostTierIsOutOfMemoryNotATooSmallBudget) {
   EXPECT_THAT(names(), ::testing::IsEmpty());
 }
 
+TEST_F(TrainProgram, AFullHostTierDuringEvaluationIsOutOfMemoryToo) {
+  // After the first step there is momentum, so that evaluating needs more than that step did. An
+  // eighth on top of its peak leaves room for gaps between blocks.
+  const std::string mlp = "train mlp:layers=1,dim=64,image=16 --batch 32 --threads 1 --steps 1 ";
+  const Outcome measured = run(mlp + "--budget 64MiB --json -");
+  ASSERT_EQ(measured.code, 0) << measured.err;
+  const std::int64_t peak = measured.json()["peak_bytes"];
+  const std::string tight = mlp + "--host-limit 64 --budget " + std::to_string(peak * 9 / 8);
+  const Outcome trained = run(tight);
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const Outcome outcome = run(tight + " --evaluate");
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("outside of the budget in aten::"),
+                                 HasSubstr("the host tier is full")));
+  EXPECT_TRUE(outcome.is_one_line()) << outcome.err;
+}
+
 TEST_F(TrainProgram, ListsWhatLivesOutsideOfTheBudget) {
   const Outcome tight = run(small_ + "--budget 60% --steps 3 --json -");
   ASSERT_EQ(tight.code, 0) << tight.err;
@@ -83,6 +100,18 @@ TEST_F(TrainProgram, SaveAndResumeGoOnBitForBit) {
   const Outcome other = run("train mlp:image=8 --resume " + file);
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, AllOf(HasSubstr("--resume"), HasSubstr("resnet:")));
+}
+
+TEST_F(TrainProgram, ResumesFromWhatCanBeReadOnlyOnce) {
+  const std::string program = std::string(PLIMSOLL_PROGRAM) + " " + small_;
+  ASSERT_EQ(run(small_ + "--steps 2 --save " + path("run")).code, 0);
+  const Outcome file = run(small_ + "--steps 2 --json - --resume " + path("run"));
+  ASSERT_EQ(file.code, 0) << file.err;
+  const Outcome pipe =
+      shell("cat " + path("run") + " | " + program + "--steps 2 --json - --resume /dev/stdin 2>" +
+            said("err") + " >" + said("out"));
+  ASSERT_EQ(pipe.code, 0) << pipe.err;
+  EXPECT_EQ(pipe.json()["losses"], file.json()["losses"]);
 }
 
 TEST_F(TrainProgram, WritesAReportAndATraceThatStandAlone) {

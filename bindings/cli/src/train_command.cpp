@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -39,6 +41,13 @@ std::int64_t resident_process_bytes() {
   std::int64_t pages = 0;
   file >> pages >> pages;  // the second number
   return file ? pages * sysconf(_SC_PAGESIZE) : 0;
+}
+
+// `--resume <(cat run)`: what has been read from a pipe is gone.
+bool is_read_once(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  return type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::character;
 }
 
 // What the budget does not bound. The last is what no allocator sees: code, stacks, the data set,
@@ -254,7 +263,7 @@ ExitCode TrainCommand::run_training(Console& console, Json& result) const {
   const bool evaluates = flags_.evaluate || plan.epochs > 0;
   const train::Data test = evaluates ? open_data(data::Split::kTest) : nullptr;
   // Before the budget, whose search may take long: a run that cannot be taken up is known now.
-  if (!flags_.resume.empty()) {
+  if (!flags_.resume.empty() && !is_read_once(flags_.resume)) {
     train::Trainer probe(plan.options, data);
     train::resume_run(probe, flags_.data, flags_.resume);
   }
@@ -280,6 +289,8 @@ ExitCode TrainCommand::run_training(Console& console, Json& result) const {
 ExitCode TrainCommand::run(Console& console, Json& result) {
   try {
     return run_training(console, result);
+  } catch (const c10::OutOfMemoryError& error) {
+    throw HostOutOfMemory(error.what_without_backtrace(), {});
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
     // LibTorch's CPU allocator has no type of its own for a machine without memory.
