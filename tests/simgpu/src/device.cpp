@@ -5,6 +5,8 @@
 #include <mutex>
 #include <stdexcept>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 #include <c10/util/Exception.h>
 
 #include "device_generator.h"
@@ -38,6 +40,9 @@ void register_backend(const DeviceOptions& options) {
   c10::SetAllocator(kType, new DeviceAllocator());
   register_operator_runner();
   register_autocast();
+  // What LibTorch's host code makes at its first use is made before: it ends after the threads then,
+  // which may be in it to the last.
+  at::ones({2}).add(1);
   std::atexit(&stop_at_exit);
 }
 
