@@ -40,8 +40,8 @@ void register_backend(const DeviceOptions& options) {
   c10::SetAllocator(kType, new DeviceAllocator());
   register_operator_runner();
   register_autocast();
-  // What LibTorch's host code makes at its first use is made before: it ends after the threads then,
-  // which may be in it to the last.
+  // What LibTorch's host code makes at its first use is made before: it ends after the threads
+  // then, which may be in it to the last.
   at::ones({2}).add(1);
   std::atexit(&stop_at_exit);
 }
