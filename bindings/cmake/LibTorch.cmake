@@ -9,7 +9,8 @@
 # only, so a CPU-only wheel does as well.
 #
 # Looked for in this order: PLIMSOLL_TORCH_DIR; in a wheel's build the environment it is built for; CMAKE_PREFIX_PATH (…/share/cmake/Torch or the torch
-# folder itself); an activated virtual environment or conda environment; python3's own torch.
+# folder itself); an activated virtual environment or conda environment; python3's own torch; at last
+# the one that the installed package was built with (PLIMSOLL_BUILT_WITH_TORCH).
 
 function(plimsoll_torch_candidates out)
   set(candidates "")
@@ -34,6 +35,9 @@ function(plimsoll_torch_candidates out)
       list(APPEND candidates "${found}")
     endif()
   endforeach()
+  if(PLIMSOLL_BUILT_WITH_TORCH)
+    list(APPEND candidates "${PLIMSOLL_BUILT_WITH_TORCH}")
+  endif()
   set(${out} "${candidates}" PARENT_SCOPE)
 endfunction()
 
