@@ -49,25 +49,31 @@ class SessionExceptions : public ::testing::TestWithParam<Catches> {
   }
 };
 
+// A step in which `change` sees what the eighth layer gives.
+template <typename Change>
+auto step_with(const Change& change) {
+  return [change](nn::Sequential& model, Optimizer& optimizer, const torch::Tensor& x, int step) {
+    auto y = x;
+    int layer = 0;
+    for (auto& module : *model) {
+      y = module.forward(y);
+      if (++layer == 8) y = change(y, step);
+    }
+    auto loss = y.pow(2).mean();
+    loss.backward();
+    optimizer->step();
+    return loss;
+  };
+}
+
 TEST_P(SessionExceptions, InAGradientHookHalfWayThroughBackward) {
-  expect_stock_goes_on(
-      [](nn::Sequential& model, Optimizer& optimizer, const torch::Tensor& x, int step) {
-        auto y = x;
-        int layer = 0;
-        for (auto& module : *model) {
-          y = module.forward(y);
-          if (++layer == 8) {
-            y.register_hook([step](const torch::Tensor& gradient) {
-              if (goes_wrong(step)) throw ProgramError();
-              return gradient;
-            });
-          }
-        }
-        auto loss = y.pow(2).mean();
-        loss.backward();
-        optimizer->step();
-        return loss;
-      });
+  expect_stock_goes_on(step_with([](torch::Tensor y, int step) {
+    y.register_hook([step](const torch::Tensor& gradient) {
+      if (goes_wrong(step)) throw ProgramError();
+      return gradient;
+    });
+    return y;
+  }));
 }
 
 struct Failing : torch::autograd::Function<Failing> {
@@ -87,19 +93,8 @@ struct Failing : torch::autograd::Function<Failing> {
 };
 
 TEST_P(SessionExceptions, InTheBackwardOfACustomFunction) {
-  expect_stock_goes_on(
-      [](nn::Sequential& model, Optimizer& optimizer, const torch::Tensor& x, int step) {
-        auto y = x;
-        int layer = 0;
-        for (auto& module : *model) {
-          y = module.forward(y);
-          if (++layer == 8) y = Failing::apply(y, goes_wrong(step));
-        }
-        auto loss = y.pow(2).mean();
-        loss.backward();
-        optimizer->step();
-        return loss;
-      });
+  expect_stock_goes_on(step_with(
+      [](const torch::Tensor& y, int step) { return Failing::apply(y, goes_wrong(step)); }));
 }
 
 TEST_P(SessionExceptions, InTheLoopOverTheParameters) {

@@ -93,46 +93,40 @@ TEST(SessionSaved, InstanceNormOfAnImageWithItsReluInPlace) {
   });
 }
 
+// A module with weights and its ReLU in place; `others`: what else of the module is to be out.
+template <typename Norm>
+void expect_stocks_norm(const Press& press, Named& kept, Norm norm, torch::Tensor x,
+                        const std::vector<torch::Tensor>& others) {
+  x.requires_grad_();
+  std::vector<Watched> watched = {watch(x), watch(norm->weight)};
+  for (const torch::Tensor& other : others) watched.push_back(watch(other));
+  torch::Tensor loss;
+  {
+    auto y = norm(x).relu_();
+    watched.push_back(watch(y));
+    loss = y.pow(3).sum();
+  }
+  press(watched);
+  loss.backward();
+  keep(kept, "loss", loss);
+  keep(kept, "gradient", x.grad());
+  keep(kept, "gradient of the weight", norm->weight.grad());
+  keep(kept, "gradient of the bias", norm->bias.grad());
+  for (const torch::Tensor& other : others) keep(kept, "running statistics", other);
+}
+
 TEST(SessionSaved, InstanceNormWithWeightsAndRunningStatistics) {
   expect_stock([](const Press& press, Named& kept) {
     nn::InstanceNorm1d norm(nn::InstanceNorm1dOptions(2).affine(true).track_running_stats(true));
-    auto x = torch::randn({3, 2, 4}, torch::requires_grad());
-    std::vector<Watched> watched = {watch(x), watch(norm->weight), watch(norm->running_mean),
-                                    watch(norm->running_var)};
-    torch::Tensor loss;
-    {
-      auto y = norm(x).relu_();
-      watched.push_back(watch(y));
-      loss = y.pow(3).sum();
-    }
-    press(watched);
-    loss.backward();
-    keep(kept, "loss", loss);
-    keep(kept, "gradient", x.grad());
-    keep(kept, "gradient of the weight", norm->weight.grad());
-    keep(kept, "gradient of the bias", norm->bias.grad());
-    keep(kept, "running mean", norm->running_mean);
-    keep(kept, "running variance", norm->running_var);
+    expect_stocks_norm(press, kept, norm, torch::randn({3, 2, 4}),
+                       {norm->running_mean, norm->running_var});
   });
 }
 
 TEST(SessionSaved, GroupNormWithItsReluInPlace) {
   expect_stock([](const Press& press, Named& kept) {
-    nn::GroupNorm norm(nn::GroupNormOptions(2, 4));
-    auto x = torch::randn({3, 4, 4}, torch::requires_grad());
-    std::vector<Watched> watched = {watch(x), watch(norm->weight)};
-    torch::Tensor loss;
-    {
-      auto y = norm(x).relu_();
-      watched.push_back(watch(y));
-      loss = y.pow(3).sum();
-    }
-    press(watched);
-    loss.backward();
-    keep(kept, "loss", loss);
-    keep(kept, "gradient", x.grad());
-    keep(kept, "gradient of the weight", norm->weight.grad());
-    keep(kept, "gradient of the bias", norm->bias.grad());
+    expect_stocks_norm(press, kept, nn::GroupNorm(nn::GroupNormOptions(2, 4)),
+                       torch::randn({3, 4, 4}), {});
   });
 }
 
