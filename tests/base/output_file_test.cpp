@@ -39,10 +39,11 @@ void* limited(std::size_t bytes) {
 void* operator new(std::size_t bytes) { return limited(bytes); }
 void* operator new[](std::size_t bytes) { return limited(bytes); }
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return std::malloc(bytes); }
-void operator delete(void* block) noexcept { std::free(block); }
-void operator delete[](void* block) noexcept { std::free(block); }
-void operator delete(void* block, std::size_t) noexcept { std::free(block); }
-void operator delete[](void* block, std::size_t) noexcept { std::free(block); }
+// Not inlined: under sanitizers GCC takes new and free() for a pair that does not fit.
+[[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete[](void* block) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete(void* block, std::size_t) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete[](void* block, std::size_t) noexcept { std::free(block); }
 
 namespace plimsoll {
 namespace {

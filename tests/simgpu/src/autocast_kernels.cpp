@@ -90,9 +90,8 @@ void run_cast(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::ji
 
 void register_autocast() {
   constexpr auto kKey = c10::DispatchKey::AutocastPrivateUse1;
-  auto* any = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
-  any->fallback(torch::CppFunction::makeFallthrough());
-  auto* aten = new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  kept_library("_", kKey).fallback(torch::CppFunction::makeFallthrough());
+  torch::Library& aten = kept_library("aten", kKey);
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);
@@ -100,7 +99,7 @@ void register_autocast() {
     if (!op->hasKernelForDispatchKey(c10::DispatchKey::AutocastCPU)) continue;
     std::string full = name.name;
     if (!name.overload_name.empty()) full += "." + name.overload_name;
-    aten->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_cast>());
+    aten.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_cast>());
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel_registration.h"
 
+#include <deque>
 #include <string>
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -10,11 +11,6 @@
 
 namespace plimsoll::simgpu {
 namespace {
-
-// Registrations live as long as the process.
-torch::Library& new_library(const char* name, c10::DispatchKey key) {
-  return *new torch::Library(torch::Library::IMPL, name, key, __FILE__, __LINE__);
-}
 
 torch::CppFunction runner() { return torch::CppFunction::makeFromBoxedFunction<&run_operator>(); }
 
@@ -47,21 +43,26 @@ void refuse(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit:
 
 }  // namespace
 
+torch::Library& kept_library(const char* name, c10::DispatchKey key) {
+  static auto& kept = *new std::deque<torch::Library>();  // never destroyed
+  return kept.emplace_back(torch::Library::IMPL, name, key, __FILE__, __LINE__);
+}
+
 void register_operator_runner() {
-  new_library("_", c10::DispatchKey::PrivateUse1).fallback(runner());
-  torch::Library& library = new_library("aten", c10::DispatchKey::PrivateUse1);
+  kept_library("_", c10::DispatchKey::PrivateUse1).fallback(runner());
+  torch::Library& library = kept_library("aten", c10::DispatchKey::PrivateUse1);
   register_tensor_kernels(library);
   register_network_kernels(library);
   register_recurrent_kernels(library);
   register_shadowed(library);
   // A copy of a conjugated tensor would otherwise be resolved by a clone, which copies, and so on.
   for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
-    new_library("aten", key).impl("_copy_from", torch::CppFunction::makeFallthrough());
+    kept_library("aten", key).impl("_copy_from", torch::CppFunction::makeFallthrough());
   }
   for (const auto key :
        {c10::DispatchKey::SparsePrivateUse1, c10::DispatchKey::SparseCsrPrivateUse1,
         c10::DispatchKey::QuantizedPrivateUse1, c10::DispatchKey::NestedTensorPrivateUse1}) {
-    new_library("_", key).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
+    kept_library("_", key).fallback(torch::CppFunction::makeFromBoxedFunction<&refuse>());
   }
 }
 

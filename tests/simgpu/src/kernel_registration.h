@@ -6,6 +6,9 @@
 
 namespace plimsoll::simgpu {
 
+// A library for the namespace `name` that lives as long as the process.
+torch::Library& kept_library(const char* name, c10::DispatchKey key);
+
 // Into a library for "aten" on PrivateUse1.
 void register_tensor_kernels(torch::Library& library);
 void register_network_kernels(torch::Library& library);
