@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What `plimsoll train` says to input that cannot work, and what it leaves behind.
+#include <sys/stat.h>
+
 #include "train_program.h"
 
 namespace plimsoll::cli {
@@ -28,7 +30,13 @@ TEST_F(TrainProgram, BadInputIsOneClearErrorBeforeAnyWork) {
   expect_refusal("train resnet:stages=0", "stages = '0' must be whole numbers");
   expect_refusal("train resnet50:image=1", "image = '1' must be a whole number from 8");
   expect_refusal("train gpt:dim=7", "dim = 7 must be a multiple of heads = 8");
-  expect_refusal(small_ + "--trace x.json", "--trace");
+  for (const std::string flag :
+       {"--trace x", "--spill /tmp", "--host-limit 1MiB", "--policy lru"}) {
+    const std::string text = flag.substr(0, flag.find(' ')) + ": '" +
+                             flag.substr(flag.find(' ') + 1) + "' is for level eager";
+    expect_refusal(small_ + flag, text);
+    expect_refusal(small_ + "--budget 1GiB --level allocator " + flag, text);
+  }
   expect_refusal("train lstm:layers=1,dim=8 --data fashion-mnist", "takes tokens; use synthetic");
   expect_refusal("train gpt:layers=1,dim=8,heads=2,seq=4,classes=16 --data fashion-mnist",
                  "--data");
@@ -144,6 +152,25 @@ TEST_F(TrainProgram, WhatCannotBeWrittenIsRefusedBeforeTrainingAndLeavesNothing)
   }
   EXPECT_EQ(names(), before);
   EXPECT_EQ(read("file"), "old");
+}
+
+TEST_F(TrainProgram, TwoResultsForOneFileAreRefused) {
+  fs::create_directory_symlink(folder_, folder_ / "link");
+  for (const std::string second : {"--report", "--json", "--trace"}) {
+    expect_refusal(
+        small_ + "--budget 1GiB --save " + path("x") + " " + second + " " + path("link/x"),
+        "' is what --", "; name another file");
+  }
+  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  EXPECT_FALSE(fs::exists(folder_ / "x"));
+  const Outcome outcome = run(small_ + "--steps 1 --report /dev/null --json /dev/null");
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
+TEST_F(TrainProgram, APipeIsRefusedWhereARunIsReadTwice) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  expect_refusal(small_ + "--against-stock --resume " + path("pipe"),
+                 "--resume: '" + path("pipe") + "' can be read only once");
 }
 
 TEST_F(TrainProgram, AFullDiskIsOneErrorAndLeavesTheOldFile) {

@@ -101,6 +101,20 @@ TEST(Trainer, AnEvaluationThatIsStoppedLeavesTrainingMode) {
   EXPECT_EQ(first_difference(trainer, other), "");
 }
 
+TEST(Trainer, AnEvaluationThatLacksRoomInTheBudgetSaysSo) {
+  Trainer trainer(small_options(), samples());
+  SessionOptions options;
+  options.budget_bytes = 1024;
+  Session session(options);
+  try {
+    evaluate_inside(trainer, session, *samples());
+    FAIL() << "1 KiB held a matrix of 8 KiB";
+  } catch (const DeviceOutOfMemory& error) {
+    EXPECT_EQ(error.figures().limit_bytes, 1024);
+    EXPECT_GT(error.figures().requested_bytes, 1024);
+  }
+}
+
 TEST(Trainer, DataWithTooManyClassesIsRefused) {
   EXPECT_THROW(Trainer(small_options("mlp:classes=5,image=8"), samples()), InvalidArgument);
   TrainOptions options = small_options();

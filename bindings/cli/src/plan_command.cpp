@@ -67,7 +67,7 @@ class PlanCommand final : public Command {
     app.add_flag("--quick", quick_,
                  "Never search longer, not even where the step takes more than 1.2 times as long");
     app.add_flag("--measured", measured_, "The file's costs were measured on this device");
-    app.add_option("--out", out_, "Write the plan as JSON")->type_name("PLAN.json");
+    app.add_option("--out", out_, "Write the plan as JSON")->type_name("FILE.json");
     app.add_option("--timeline", timeline_, "Write the timeline for Chrome's trace viewer")
         ->type_name("FILE.json");
   }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <map>
 #include <new>
 #include <string>
+#include <system_error>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -84,6 +87,26 @@ void refuse_empty_values(const CLI::App& app) {
   }
 }
 
+// Two results for one file: the later would replace the earlier. What an option of type FILE names
+// is written; what is no regular file (/dev/null, a pipe) takes both.
+void refuse_shared_files(const CLI::App& app) {
+  std::map<std::filesystem::path, std::string> flag_of;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_positional() || option->get_type_name().rfind("FILE", 0) != 0) continue;
+    for (const std::string& name : option->results()) {
+      std::error_code error;
+      const auto path = std::filesystem::weakly_canonical(name, error);
+      if (name == "-" || error) continue;
+      if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
+        continue;
+      const auto [at, is_new] = flag_of.emplace(path, option->get_name());
+      if (!is_new)
+        throw InvalidArgument(fmt::format("{}: '{}' is what {} writes; name another file",
+                                          option->get_name(), name, at->second));
+    }
+  }
+}
+
 void check_standard_output() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   throw HostOutOfMemory("standard output could not be written to its end", {});
@@ -111,6 +134,7 @@ ExitCode run_command(Command& command, const CommonFlags& flags, const CLI::App&
                    .json_on_stdout = flags.json == "-"});
   try {
     refuse_empty_values(app);
+    refuse_shared_files(app);
     if (!flags.json.empty() && flags.json != "-") check_writable(flags.json, "--json");
     const ExitCode code = command.run(console, result);
     console.end_progress();

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -41,13 +39,6 @@ std::int64_t resident_process_bytes() {
   std::int64_t pages = 0;
   file >> pages >> pages;  // the second number
   return file ? pages * sysconf(_SC_PAGESIZE) : 0;
-}
-
-// `--resume <(cat run)`: what has been read from a pipe is gone.
-bool is_read_once(const std::filesystem::path& path) {
-  std::error_code error;
-  const auto type = std::filesystem::status(path, error).type();
-  return type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::character;
 }
 
 // What the budget does not bound. The last is what no allocator sees: code, stacks, the data set,

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include <spdlog/fmt/fmt.h>
@@ -57,6 +59,29 @@ train::OptimizerKind parse_optimizer(const std::string& name) {
   refuse_word("--optimizer", name, {"sgd", "adam", "adamw"}, "sgd, adam or adamw");
 }
 
+// A flag that would do nothing is refused, not passed over.
+void check_flags_of_eager(const TrainFlags& flags, TrainLevel level) {
+  if (level == TrainLevel::kEager) return;
+  const std::string policy = flags.policy == "auto" ? "" : flags.policy;
+  for (const auto& [flag, value] :
+       {std::pair("--host-limit", flags.host_limit), std::pair("--spill", flags.spill),
+        std::pair("--trace", flags.trace), std::pair("--policy", policy)}) {
+    if (value.empty()) continue;
+    throw InvalidArgument(
+        fmt::format("{}: '{}' is for level eager, which moves tensors; give a --budget and no "
+                    "--level allocator, or leave {} out",
+                    flag, value, flag));
+  }
+}
+
+// What is read from a pipe is gone, and stock needs it too.
+void check_resume(const TrainFlags& flags) {
+  if (flags.resume.empty() || !flags.against_stock || !is_read_once(flags.resume)) return;
+  throw InvalidArgument(fmt::format(
+      "--resume: '{}' can be read only once, --against-stock needs it twice; name a regular file",
+      flags.resume));
+}
+
 void check_files(const TrainFlags& flags) {
   if (!flags.save.empty()) check_writable(flags.save, "--save");
   if (!flags.report.empty()) check_writable(flags.report, "--report");
@@ -107,6 +132,12 @@ void parse_numbers(const TrainFlags& flags, TrainPlan& plan) {
 
 }  // namespace
 
+bool is_read_once(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  return type == std::filesystem::file_type::fifo || type == std::filesystem::file_type::character;
+}
+
 void TrainFlags::declare(CLI::App& app) {
   app.add_option("model", model, "name[:key=value,...]; `plimsoll models` lists them")
       ->required()
@@ -141,7 +172,7 @@ void TrainFlags::declare(CLI::App& app) {
                "Also run stock LibTorch, steps interleaved, and compare every bit");
   app.add_flag("--evaluate", evaluate, "Name the accuracy on the test set after training");
   app.add_option("--save", save, "Save the run at its end")->type_name("FILE");
-  app.add_option("--resume", resume, "Take up a saved run, bit for bit")->type_name("FILE");
+  app.add_option("--resume", resume, "Take up a saved run, bit for bit")->type_name("RUN");
   app.add_option("--report", report, "Write a page with curves")->type_name("FILE.html");
   app.add_option("--trace", trace, "Write the last step as a Chrome trace (level eager)")
       ->type_name("FILE.json");
@@ -163,8 +194,8 @@ TrainPlan check_train_flags(const TrainFlags& flags) {
     plan.session.host_limit_bytes = parse_size(flags.host_limit, "--host-limit");
   plan.session.spill_folder = flags.spill;
   plan.session.record_events = !flags.trace.empty();
-  if (!flags.trace.empty() && plan.level != TrainLevel::kEager)
-    throw InvalidArgument("--trace: only level eager records events; give a --budget");
+  check_flags_of_eager(flags, plan.level);
+  check_resume(flags);
   check_files(flags);
   return plan;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 
 #include <CLI/CLI.hpp>
@@ -52,6 +53,9 @@ struct TrainPlan {
   TrainLevel level = TrainLevel::kEager;
   SessionOptions session;  // its budget is set once it is known
 };
+
+// `--resume <(cat run)`: a pipe or a terminal, from which what has been read is gone.
+bool is_read_once(const std::filesystem::path& path);
 
 // Errors: InvalidArgument that names flag, value and what is right; also for files that cannot be
 // written, so that nothing is lost at the end of a long run.

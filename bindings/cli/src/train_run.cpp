@@ -120,7 +120,8 @@ void TrainRun::finish(TrainRecord& record) {
 }
 
 double TrainRun::evaluate(const data::Dataset& test, const train::StopCheck& check) {
-  return ours_->evaluate(test, session_.get(), test.count(), check);
+  if (session_) return train::evaluate_inside(*ours_, *session_, test, check);
+  return ours_->evaluate(test, nullptr, test.count(), check);
 }
 
 std::vector<SessionEvent> TrainRun::events() const {

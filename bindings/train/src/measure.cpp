@@ -40,11 +40,11 @@ Attempt attempt(const TrainOptions& options, const Data& data,
   return result;
 }
 
-}  // namespace
-
-float step_inside(Trainer& trainer, Session& session) {
+// What `work` returns; an error of LibTorch's about memory says whose memory it was.
+template <typename Work>
+auto with_typed_shortage(const Session& session, const Work& work) {
   try {
-    return trainer.step(&session);
+    return work();
   } catch (const c10::OutOfMemoryError& error) {
     const SessionReport report = session.report();
     // The session names the operator that lacked room in the budget; without one it was the host.
@@ -54,6 +54,18 @@ float step_inside(Trainer& trainer, Session& session) {
                                                  .limit_bytes = report.budget_bytes,
                                                  .largest_free_bytes = 0});
   }
+}
+
+}  // namespace
+
+float step_inside(Trainer& trainer, Session& session) {
+  return with_typed_shortage(session, [&] { return trainer.step(&session); });
+}
+
+double evaluate_inside(Trainer& trainer, Session& session, const data::Dataset& data,
+                       const StopCheck& check) {
+  return with_typed_shortage(session,
+                             [&] { return trainer.evaluate(data, &session, data.count(), check); });
 }
 
 StockMeasure measure_stock(const TrainOptions& options, const Data& data, const StopCheck& check) {

@@ -46,4 +46,8 @@ MinimumBudget find_minimum_budget(const TrainOptions& options, const Data& data,
 // lacks) or, where the budget was not the cause, HostOutOfMemory.
 float step_inside(Trainer& trainer, Session& session);
 
+// The accuracy on all of `data`. Errors: as step_inside, and what `check` throws.
+double evaluate_inside(Trainer& trainer, Session& session, const data::Dataset& data,
+                       const StopCheck& check = {});
+
 }  // namespace plimsoll::train
