@@ -6,6 +6,7 @@
 
 #include <ATen/autocast_mode.h>
 
+#include "plimsoll/allocator.h"
 #include "plimsoll/models/model.h"
 
 #include "device_fixture.h"
@@ -57,6 +58,7 @@ void keep(Outcome& outcome, const std::string& name, const torch::Tensor& tensor
 }  // namespace
 
 Outcome train(const TrainingRun& run, const torch::Device& device, const StepScope& scope) {
+  install_allocator();  // so that the first of two runs has the bits of the second
   const auto model = models::make_model(run.model, 11);
   model->to(device);
   const auto optimizer = make_optimizer(run.optimizer, model->parameters());

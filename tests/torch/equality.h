@@ -13,7 +13,6 @@
 #include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -69,9 +68,6 @@ inline void keep_state(Named& out, const Program& program, int step) {
 inline Outcome run(const MakeProgram& make, int steps,
                    const std::optional<SessionOptions>& options = std::nullopt) {
   install_allocator();
-  // LibTorch tells MKL its number of threads with its own first parallel work. Before that a busy
-  // machine may make MKL take fewer, and the first run's bits other ones.
-  at::init_num_threads();
   torch::manual_seed(17);
   Program program = make();
   Outcome outcome;

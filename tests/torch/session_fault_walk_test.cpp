@@ -127,6 +127,7 @@ class FaultWalk : public ::testing::TestWithParam<std::tuple<FaultKind, Overlap>
 };
 
 TEST_P(FaultWalk, LosesNothingWhicheverCallFails) {
+  install_allocator();  // stock runs first
   Trainee stock;
   Outcome expected;
   std::vector<Named> states{stock.snapshot()};

@@ -14,6 +14,7 @@
 #include "host_allocator.h"
 #include "operator_trail.h"
 #include "session_device.h"
+#include "vector_math.h"
 
 namespace plimsoll {
 
@@ -49,6 +50,7 @@ void install_allocator(const AllocatorOptions& options) {
     throw Unsupported("install_allocator: plan is for the CPU; leave it off for device " +
                       options.device.str());
   }
+  detail::resolve_vector_functions();
   detail::put_allocator_in_front(options.device.type());
   account_of(options.device).enable(options);
   if (options.device.is_cpu()) detail::HostAllocator::installed().set_planning(options.plan);

@@ -17,6 +17,7 @@
 #include "host_allocator.h"
 #include "list_operators.h"
 #include "tensor_storages.h"
+#include "vector_math.h"
 
 namespace plimsoll::detail {
 namespace {
@@ -139,6 +140,7 @@ at::Tensor clone_with_storage(const at::Tensor& source) {
 }  // namespace
 
 SessionImpl::SessionImpl(const SessionOptions& options) : options_(options) {
+  resolve_vector_functions();
   put_allocator_in_front(options.device.type());
   Interposer::refuse_second();
   if (const std::string problem = interposer_self_test(); !problem.empty()) {

@@ -81,7 +81,10 @@ struct PlannedAllocations {
 // Unsupported (a device whose memory is not held, a plan on a device, an allocator of higher
 // priority that somebody else has set). Over the limit a request throws c10::OutOfMemoryError with
 // request, live bytes, limit and the largest request that would fit; nothing changes then. Threads:
-// safe. Call it early: what exists already is not counted.
+// safe. Call it early: what exists already is not counted. Like a session it also calls MKL's
+// vector functions once, on this thread: where operator threads make the first call of one
+// together, oneMKL 2024.2 may compute a part of it to half of its bits (pytorch/pytorch issue
+// 188792).
 void install_allocator(const AllocatorOptions& options = {});
 
 // Ends the calling thread's step (an inference request, a training step) and begins its next one.
