@@ -156,8 +156,18 @@ TEST_F(TrainProgram, TwoResultsForOneFileAreRefused) {
         small_ + "--budget 1GiB --save " + path("x") + " " + second + " " + path("link/x"),
         "' is what --", "; name another file");
   }
-  EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+  fs::create_symlink(path("x"), folder_ / "dangling");
+  const std::string from_folder = "env -C " + folder_.string();
+  const std::vector<std::string> pairs = {"--save x --report ./x", "--save x --report " + path("x"),
+                                          "--save - --report ./-", "--save dangling --report x",
+                                          "--save x --json link/./x"};
+  for (const std::string& pair : pairs) {
+    const Outcome outcome = run(small_ + pair, from_folder);
+    EXPECT_EQ(outcome.code, 2) << pair;
+    EXPECT_THAT(outcome.err, HasSubstr("; name another file")) << pair;
+  }
   EXPECT_FALSE(fs::exists(folder_ / "x"));
+  EXPECT_FALSE(fs::exists(folder_ / "-"));
   const Outcome outcome = run(small_ + "--steps 1 --report /dev/null --json /dev/null");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <map>
 #include <new>
 #include <string>
-#include <system_error>
 
 #include <spdlog/fmt/fmt.h>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/base/output_file.h"
 
 #include "command.h"
 
@@ -88,18 +87,16 @@ void refuse_empty_values(const CLI::App& app) {
 }
 
 // Two results for one file: the later would replace the earlier. What an option of type FILE names
-// is written; what is no regular file (/dev/null, a pipe) takes both.
+// is written.
 void refuse_shared_files(const CLI::App& app) {
-  std::map<std::filesystem::path, std::string> flag_of;
+  std::map<std::string, std::string> flag_of;
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_positional() || option->get_type_name().rfind("FILE", 0) != 0) continue;
     for (const std::string& name : option->results()) {
-      std::error_code error;
-      const auto path = std::filesystem::weakly_canonical(name, error);
-      if (name == "-" || error) continue;
-      if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error))
-        continue;
-      const auto [at, is_new] = flag_of.emplace(path, option->get_name());
+      if (name == "-" && option->get_name() == "--json") continue;
+      const std::string file = replaced_file(name);
+      if (file.empty()) continue;
+      const auto [at, is_new] = flag_of.emplace(file, option->get_name());
       if (!is_new)
         throw InvalidArgument(fmt::format("{}: '{}' is what {} writes; name another file",
                                           option->get_name(), name, at->second));

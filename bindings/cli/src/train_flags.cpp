@@ -68,8 +68,8 @@ void check_flags_of_eager(const TrainFlags& flags, TrainLevel level) {
         std::pair("--trace", flags.trace), std::pair("--policy", policy)}) {
     if (value.empty()) continue;
     throw InvalidArgument(
-        fmt::format("{}: '{}' is for level eager, which moves tensors; give a --budget and no "
-                    "--level allocator, or leave {} out",
+        fmt::format("{}: '{}' is for level eager, which moves tensors; write --level eager, or "
+                    "leave {} out",
                     flag, value, flag));
   }
 }

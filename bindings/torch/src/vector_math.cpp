@@ -18,6 +18,7 @@
 #include <ATen/ops/log10_cpu_dispatch.h>
 #include <ATen/ops/log2_cpu_dispatch.h>
 #include <ATen/ops/log_cpu_dispatch.h>
+#include <ATen/ops/logit_cpu_dispatch.h>
 #include <ATen/ops/sin_cpu_dispatch.h>
 #include <ATen/ops/sqrt_cpu_dispatch.h>
 #include <ATen/ops/tan_cpu_dispatch.h>
@@ -60,6 +61,10 @@ void resolve_vector_functions() {
         std::memset(one.mutable_data_ptr(), 0, one.nbytes());
         function.call(one);
       }
+      // It calls another of MKL's logarithms than log does.
+      at::Tensor one = at::detail::empty_cpu({1}, type);
+      std::memset(one.mutable_data_ptr(), 0, one.nbytes());
+      at::cpu::logit_(one);
     }
   });
 }

@@ -20,13 +20,13 @@ struct VectorFunction {
   at::Tensor& (*call)(at::Tensor& self);
 };
 
-// Every operator whose CPU kernel calls MKL's vector functions.
+// The operators whose CPU kernels are in ATen/cpu/vml.h and MKL's.
 std::span<const VectorFunction> vector_functions() noexcept;
 
-// Calls each of them once a process, on this thread. oneMKL 2024.2, which LibTorch's wheels hold,
-// chooses a function's kernel at its first call; where operator threads make that call at once, one
-// of them may compute its part to half of its bits (pytorch/pytorch issue 188792). Then a step and
-// the same step run later differ. Threads: safe. Cost: 0.1 ms once.
+// Calls each of them, and logit, once a process, on this thread. oneMKL 2024.2, which LibTorch's
+// wheels hold, chooses a function's kernel at its first call; where operator threads make that call
+// at once, one of them may compute its part to half of its bits (pytorch/pytorch issue 188792).
+// Then a step and the same step run later differ. Threads: safe. Cost: 0.1 ms once.
 void resolve_vector_functions();
 
 }  // namespace plimsoll::detail

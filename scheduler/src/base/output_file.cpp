@@ -166,6 +166,15 @@ void OutputFile::commit() {
 
 void OutputFile::refuse(int error) const { refuse_path(path_, flag_, error); }
 
+std::string replaced_file(const fs::path& path) {
+  const Target target = follow(path);
+  if (target.kind != Kind::kFile) return "";
+  const fs::path file(target.path);
+  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  std::error_code error;
+  return (fs::canonical(folder, error) / file.filename()).string();
+}
+
 void check_writable(const fs::path& path, std::string_view flag) {
   const Target target = follow(path);
   if (target.kind == Kind::kDescriptor) {

@@ -40,6 +40,10 @@ class OutputFile {
   int file_ = -1;
 };
 
+// The one file that an OutputFile would replace, by its absolute name without links; "" where it
+// would replace none: what is written as it stands, or cannot be written.
+std::string replaced_file(const std::filesystem::path& path);
+
 // Says early that `path` cannot be written, before an hour of work. Leaves nothing behind.
 // Errors: as OutputFile.
 void check_writable(const std::filesystem::path& path, std::string_view flag);
