@@ -56,14 +56,11 @@ void resolve_vector_functions() {
   static std::once_flag once;
   std::call_once(once, [] {
     for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
-      for (const VectorFunction& function : kFunctions) {
-        at::Tensor one = at::detail::empty_cpu({1}, type);
-        std::memset(one.mutable_data_ptr(), 0, one.nbytes());
-        function.call(one);
-      }
-      // It calls another of MKL's logarithms than log does.
+      // Its value does not matter, not even where it is none.
       at::Tensor one = at::detail::empty_cpu({1}, type);
       std::memset(one.mutable_data_ptr(), 0, one.nbytes());
+      for (const VectorFunction& function : kFunctions) function.call(one);
+      // It calls another of MKL's logarithms than log does.
       at::cpu::logit_(one);
     }
   });

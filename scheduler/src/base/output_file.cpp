@@ -37,7 +37,7 @@ enum class Kind { kFile, kStream, kDescriptor, kNeither };
 
 struct Target {
   Kind kind = Kind::kNeither;
-  std::string path;     // where all links end
+  std::string path;     // where all links end, absolute
   int descriptor = -1;  // kDescriptor: one that this process holds
   int error = 0;        // kNeither: why
 };
@@ -90,7 +90,8 @@ Target follow(fs::path path) {
     const fs::path real = fs::canonical(folder, error);
     if (error) return neither(error.value());
     if (std::optional<Target> found = as_descriptor(real, path.filename().string())) return *found;
-    if (!fs::is_symlink(fs::symlink_status(path, error))) return at_end_of_links(path);
+    if (!fs::is_symlink(fs::symlink_status(path, error)))
+      return at_end_of_links(real / path.filename());
     const fs::path next = fs::read_symlink(path, error);
     if (error) return neither(error.value());
     path = folder / next;
@@ -168,11 +169,7 @@ void OutputFile::refuse(int error) const { refuse_path(path_, flag_, error); }
 
 std::string replaced_file(const fs::path& path) {
   const Target target = follow(path);
-  if (target.kind != Kind::kFile) return "";
-  const fs::path file(target.path);
-  const fs::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  std::error_code error;
-  return (fs::canonical(folder, error) / file.filename()).string();
+  return target.kind == Kind::kFile ? target.path : "";
 }
 
 void check_writable(const fs::path& path, std::string_view flag) {
