@@ -165,10 +165,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Walk{FaultKind::kSlide, true, 5}, Walk{FaultKind::kLateCopyOut, true, 1},
                     Walk{FaultKind::kLateCopyIn, true, 1}, Walk{FaultKind::kWait, true, 2},
                     Walk{FaultKind::kAllocateHost, true, 1, false},
-                    Walk{FaultKind::kAllocateHost, true, 1}, Walk{FaultKind::kFileWrite, true, 5},
-                    Walk{FaultKind::kFileRead, true, 5}, Walk{FaultKind::kCopyOut, false, 20},
-                    Walk{FaultKind::kCopyIn, false, 10}, Walk{FaultKind::kAllocateHost, false, 2},
-                    Walk{FaultKind::kFileWrite, false, 5}, Walk{FaultKind::kFileRead, false, 5}),
+                    Walk{FaultKind::kAllocateHost, true, 1}, Walk{FaultKind::kFileGrow, true, 1},
+                    Walk{FaultKind::kFileWrite, true, 5}, Walk{FaultKind::kFileRead, true, 5},
+                    Walk{FaultKind::kCopyOut, false, 20}, Walk{FaultKind::kCopyIn, false, 10},
+                    Walk{FaultKind::kAllocateHost, false, 2}, Walk{FaultKind::kFileWrite, false, 5},
+                    Walk{FaultKind::kFileRead, false, 5}),
     [](const auto& info) {
       return std::string(device::fault_kind_name(info.param.kind)) +
              (info.param.is_host_addressable ? "" : "_through_a_buffer") +

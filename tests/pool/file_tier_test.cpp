@@ -2,6 +2,7 @@
 #include "plimsoll/pool/file_tier.h"
 
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -9,6 +10,10 @@
 #include <numeric>
 #include <random>
 #include <vector>
+
+#if __has_include(<liburing.h>)
+#include <liburing.h>
+#endif
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -105,6 +110,31 @@ TEST_P(FileTierTest, GivesATypedErrorWhereTheLimitOrTheDiskIsFull) {
   tier.read(span, 0, back.data(), mib(1));
   EXPECT_EQ(back, data);
   tier.check_invariants();
+}
+
+TEST_P(FileTierTest, GivesATypedErrorWhereTheFileCannotGrowAndThenGoesOn) {
+  FileTier tier(options());
+  faults_.fail(device::FaultKind::kFileGrow, 1);
+  EXPECT_THAT([&] { tier.allocate(mib(1)); },
+              ThrowsMessage<HostOutOfMemory>(HasSubstr("disk of the spill folder is full")));
+  EXPECT_EQ(tier.used_bytes(), 0);
+  tier.check_invariants();
+  EXPECT_TRUE(tier.allocate(mib(1)).valid());
+}
+
+bool kernel_offers_rings() {
+#if __has_include(<liburing.h>)
+  io_uring_params parameters{};
+  const int ring = static_cast<int>(syscall(__NR_io_uring_setup, 1, &parameters));
+  if (ring >= 0) close(ring);
+  return ring >= 0;
+#else
+  return false;  // nor does the library use what it could not be built with
+#endif
+}
+
+TEST_P(FileTierTest, UsesARingWhereThereIsOneAndItMay) {
+  EXPECT_EQ(FileTier(options()).uses_io_uring(), GetParam() && kernel_offers_rings());
 }
 
 // A file may not grow past a limit of the system: the kernel itself refuses.

@@ -154,8 +154,8 @@ TEST_P(FaultWalk, LosesNothingWhicheverCallFails) {
 INSTANTIATE_TEST_SUITE_P(
     Now, FaultWalk,
     ::testing::Combine(::testing::Values(FaultKind::kCopyOut, FaultKind::kCopyIn, FaultKind::kSlide,
-                                         FaultKind::kAllocateHost, FaultKind::kFileWrite,
-                                         FaultKind::kFileRead),
+                                         FaultKind::kAllocateHost, FaultKind::kFileGrow,
+                                         FaultKind::kFileWrite, FaultKind::kFileRead),
                        ::testing::Values(Overlap::kOff)),
     [](const auto& info) { return std::string(device::fault_kind_name(std::get<0>(info.param))); });
 
@@ -163,7 +163,9 @@ INSTANTIATE_TEST_SUITE_P(
     Ahead, FaultWalk,
     ::testing::Combine(::testing::Values(FaultKind::kCopyOut, FaultKind::kCopyIn,
                                          FaultKind::kLateCopyOut, FaultKind::kLateCopyIn,
-                                         FaultKind::kAllocateHost),
+                                         FaultKind::kSlide, FaultKind::kWait,
+                                         FaultKind::kAllocateHost, FaultKind::kFileGrow,
+                                         FaultKind::kFileWrite, FaultKind::kFileRead),
                        ::testing::Values(Overlap::kOn)),
     [](const auto& info) { return std::string(device::fault_kind_name(std::get<0>(info.param))); });
 

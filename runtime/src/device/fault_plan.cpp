@@ -30,6 +30,8 @@ const char* fault_kind_name(FaultKind kind) noexcept {
       return "allocate_host";
     case FaultKind::kFileOpen:
       return "file_open";
+    case FaultKind::kFileGrow:
+      return "file_grow";
     case FaultKind::kFileWrite:
       return "file_write";
     case FaultKind::kFileRead:

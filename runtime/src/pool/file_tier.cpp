@@ -189,7 +189,11 @@ class FileTier::State {
   void grow_to(std::int64_t end, std::int64_t requested) {
     if (end <= file_bytes_) return;
     int error = 0;
-    if (fallocate(file_, 0, file_bytes_, end - file_bytes_) != 0) error = errno;
+    if (strikes(device::FaultKind::kFileGrow)) {
+      error = ENOSPC;
+    } else if (fallocate(file_, 0, file_bytes_, end - file_bytes_) != 0) {
+      error = errno;
+    }
     if (error == EOPNOTSUPP || error == ENOSYS) error = ftruncate(file_, end) == 0 ? 0 : errno;
     if (is_full(error))
       throw HostOutOfMemory("the disk of the spill folder is full", figures(requested));

@@ -23,6 +23,7 @@ enum class FaultKind : std::uint8_t {
   kWait,
   kAllocateHost,
   kFileOpen,
+  kFileGrow,   // taking the file's blocks from the disk fails as on a full one
   kFileWrite,  // a write fails as on a full disk
   kFileRead,
   kCount,
