@@ -253,6 +253,23 @@ TEST(TensorPool, CountsForeignBytesAgainstTheBudget) {
   EXPECT_EQ(world.pool->stats().peak_bytes, 0);
 }
 
+TEST(TensorPool, KnowsTheWasteOfTheMomentOfThePeak) {
+  PoolWorld world;
+  world.pool->reserve_foreign(10);  // nobody rounds it
+  const BlockId a = world.make(100, 1);
+  const BlockId b = world.make(65, 2);
+  EXPECT_EQ(world.pool->stats().peak_bytes, 10 + 128 + 128);
+  EXPECT_EQ(world.pool->stats().peak_waste_bytes, 28 + 63);
+  world.pool->deallocate(b);
+  const BlockId c = world.make(128, 3);  // as high, but no higher
+  EXPECT_EQ(world.pool->stats().peak_waste_bytes, 28 + 63);
+  world.pool->deallocate(a);
+  world.pool->reset_peak();
+  EXPECT_EQ(world.pool->stats().peak_bytes, 10 + 128);
+  EXPECT_EQ(world.pool->stats().peak_waste_bytes, 0);
+  EXPECT_TRUE(world.holds(c, 3));
+}
+
 TEST(TensorPool, ReleasesABlockToTheHostFromAnywhere) {
   PoolWorld world;
   for (int state = 0; state < 4; ++state) {

@@ -35,6 +35,8 @@ class Report:
     budget_bytes: int = 0
     #: Since the session began; never above the budget.
     peak_bytes: int = 0
+    #: Of these, what rounding up to the alignment took.
+    peak_waste_bytes: int = 0
     peak_op: str = ""
     #: What is alive between steps: parameters, gradients kept, optimizer state, buffers.
     persistent_bytes: int = 0

@@ -58,6 +58,7 @@ py::dict to_dict(const SessionReport& report) {
   py::dict fields;
   fields["budget_bytes"] = report.budget_bytes;
   fields["peak_bytes"] = report.peak_bytes;
+  fields["peak_waste_bytes"] = report.peak_waste_bytes;
   fields["peak_op"] = report.peak_op;
   fields["persistent_bytes"] = report.persistent_bytes;
   fields["lower_bound_bytes"] = report.lower_bound_bytes;

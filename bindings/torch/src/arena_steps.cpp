@@ -76,6 +76,7 @@ void Arena::end_step(bool is_complete) {
   const std::int64_t movable = movable_budget_bytes();
   tracker_.end_step(is_complete, movable - movable / kSlackDivisor);
   const auto known = tracker_.last_known();
+  if (kIsDebugBuild) pool_->check_invariants();
   last_step_.planned_bytes = known != nullptr ? known->swaps().moved_bytes() : 0;
   if (!is_complete) return;
   const StepRecording& recording = tracker_.recording();
@@ -142,6 +143,7 @@ SessionReport Arena::report() const {
   SessionReport report = last_step_;
   report.budget_bytes = options_.budget_bytes;
   report.peak_bytes = stats.peak_bytes;
+  report.peak_waste_bytes = stats.peak_waste_bytes;
   report.peak_op = peak_op_;
   report.foreign_bytes = stats.foreign_bytes;
   report.host_bytes = stats.host_bytes;

@@ -261,7 +261,7 @@ void TensorPool::State::reserve_foreign(std::int64_t bytes) {
       throw_out_of_memory(bytes, "memory outside of the arena does not fit");
   }
   foreign_bytes_ += bytes;
-  peak_bytes_ = std::max(peak_bytes_, live_bytes());
+  if (live_bytes() > peak_bytes_) note_peak();
 }
 
 }  // namespace plimsoll::pool

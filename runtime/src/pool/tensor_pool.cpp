@@ -104,7 +104,12 @@ void TensorPool::State::give_range(BlockId id, SegmentId segment) noexcept {
   block.segment = segment;
   arena_.set_tag(segment, id.value());
   requested_bytes_ += block.bytes;
-  peak_bytes_ = std::max(peak_bytes_, live_bytes());
+  if (live_bytes() > peak_bytes_) note_peak();
+}
+
+void TensorPool::State::note_peak() noexcept {
+  peak_bytes_ = live_bytes();
+  peak_waste_bytes_ = arena_.used_bytes() - requested_bytes_;
 }
 
 void TensorPool::State::show_address(BlockId id) noexcept {
@@ -316,6 +321,7 @@ PoolStatistics TensorPool::State::stats() const noexcept {
   stats.live_bytes = live_bytes();
   stats.requested_bytes = requested_bytes_;
   stats.peak_bytes = peak_bytes_;
+  stats.peak_waste_bytes = peak_waste_bytes_;
   stats.pinned_bytes = immovable_bytes_ + foreign_bytes_;
   stats.foreign_bytes = foreign_bytes_;
   stats.free_bytes = usable_bytes();
@@ -396,7 +402,7 @@ BlockOwner* TensorPool::owner(BlockId block) const { return state_->at(block).ow
 void TensorPool::reserve_foreign(std::int64_t bytes) { state_->reserve_foreign(bytes); }
 void TensorPool::release_foreign(std::int64_t bytes) noexcept { state_->release_foreign(bytes); }
 PoolStatistics TensorPool::stats() const noexcept { return state_->stats(); }
-void TensorPool::reset_peak() noexcept { state_->peak_bytes_ = state_->live_bytes(); }
+void TensorPool::reset_peak() noexcept { state_->note_peak(); }
 void TensorPool::check_invariants() const { state_->check_invariants(); }
 
 }  // namespace plimsoll::pool

@@ -126,7 +126,9 @@ class TensorPool::State {
   HostTier& host_;
   EvictionPolicy& policy_;
   TensorPoolOptions options_;
+  void note_peak() noexcept;
   std::int64_t peak_bytes_ = 0;
+  std::int64_t peak_waste_bytes_ = 0;
   std::byte* base_ = nullptr;
   AddressIndex index_;
 

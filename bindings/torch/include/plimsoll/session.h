@@ -46,8 +46,8 @@ enum class EvictionOrder : std::uint8_t {
 };
 
 enum class Overlap : std::uint8_t {
-  kAuto,  // on where copies have engines of their own or go to files, off where they would only
-          // take the operators' threads away
+  kAuto,  // on where copies have engines of their own or operators leave cores to them, off where
+          // they would only take the operators' threads away
   kOff,   // copies are made when they are needed, by all operator threads together
   kOn,    // copies run ahead on copy queues
 };
@@ -81,7 +81,8 @@ struct SessionOptions {
   std::string spill_folder{};
   EvictionOrder eviction_order = EvictionOrder::kNextUse;
   Overlap overlap = Overlap::kAuto;
-  // Overwrites freed bytes, so that a stale pointer shows. Costs memory bandwidth.
+  // Overwrites freed bytes, so that a stale pointer shows; a debug build always does. Costs memory
+  // bandwidth.
   bool poison = false;
   // Makes data_ptr() of every storage the session holds throw outside of operators, so that no
   // raw pointer can go stale unnoticed. pin() lifts it for one tensor.
@@ -98,6 +99,9 @@ struct SessionOptions {
 struct SessionReport {
   std::int64_t budget_bytes = 0;
   std::int64_t peak_bytes = 0;  // since the session began; never above the budget
+  // Of these, what rounding up to the alignment took: at the peak, budget = what was asked for +
+  // this + foreign_bytes + free, to the byte.
+  std::int64_t peak_waste_bytes = 0;
   std::string peak_op;
   // What is alive between steps: parameters, gradients kept, optimizer state, buffers.
   std::int64_t persistent_bytes = 0;

@@ -43,10 +43,11 @@ struct Room {
 // All figures in bytes or counts; totals since construction unless said.
 struct PoolStatistics {
   std::int64_t budget_bytes = 0;
-  std::int64_t live_bytes = 0;       // arena ranges in use (rounded, moving included) + foreign
-  std::int64_t requested_bytes = 0;  // the same ranges as asked for; live - foreign - this = waste
-  std::int64_t peak_bytes = 0;       // of live_bytes since reset_peak()
-  std::int64_t pinned_bytes = 0;     // ranges of pinned or unbound blocks, + foreign
+  std::int64_t live_bytes = 0;        // arena ranges in use (rounded, moving included) + foreign
+  std::int64_t requested_bytes = 0;   // the same ranges as asked for; live - foreign - this = waste
+  std::int64_t peak_bytes = 0;        // of live_bytes since reset_peak()
+  std::int64_t peak_waste_bytes = 0;  // of these, what rounding up to the alignment took
+  std::int64_t pinned_bytes = 0;      // ranges of pinned or unbound blocks, + foreign
   std::int64_t foreign_bytes = 0;
   std::int64_t free_bytes = 0;  // budget - live
   std::int64_t largest_free_bytes = 0;
