@@ -165,6 +165,19 @@ TEST(SessionOutside, AModelReadFromAFileMovesLikeAnyOther) {
   EXPECT_GT(ours.report.offloaded_bytes, 0);
 }
 
+TEST(SessionOutside, ForeignBuffersStayWhereTheyAreAndCountToTheByte) {
+  std::vector<float> memory(static_cast<std::size_t>(kUnit / 4), 3.0F);
+  torch::Tensor foreign = torch::from_blob(memory.data(), {kUnit / 4});
+  Session session({.budget_bytes = 6 * kUnit, .poison = true});
+  const auto step = session.step();
+  foreign.add_(1);
+  EXPECT_EQ(session.report().foreign_bytes, kUnit);
+  press(8);
+  EXPECT_EQ(foreign.data_ptr(), memory.data());
+  EXPECT_EQ(memory[7], 4.0F);
+  EXPECT_THROW(units(6, 1.0F), c10::OutOfMemoryError);  // five are left
+}
+
 TEST(SessionOutside, ForeignBuffersCountOnlyWhileTheyLive) {
   std::vector<float> memory(static_cast<std::size_t>(kUnit));  // four units
   Session session({.budget_bytes = 8 * kUnit, .poison = true});
@@ -198,6 +211,9 @@ TEST(SessionOutside, BackwardFromAnotherThreadGivesStocksGradientsOrOurText) {
     Session session({.budget_bytes = budget, .poison = true});
     const auto step = session.step();
     const std::string text = run_backward();
+    if (budget == mib(4)) {
+      EXPECT_EQ(text, "") << "there is room for all of it";
+    }
     if (text.empty()) {
       EXPECT_TRUE(layer->weight.grad().equal(expected));
     } else {
@@ -274,6 +290,26 @@ TEST(SessionOutside, NamesTheOperatorOfThePeakAndTheBytesAtIt) {
   EXPECT_GE(session.report().peak_bytes, 8 * kUnit + 64);
   EXPECT_LE(session.report().peak_bytes, 8 * kUnit + 192);
   EXPECT_EQ(session.report().peak_op, "aten::sum");
+}
+
+TEST(SessionOutside, AccountsForEveryByteOfTheArenaAtThePeak) {
+  const auto bytes = [](std::int64_t count) {
+    return torch::empty({count}, torch::TensorOptions(torch::kByte));
+  };
+  Session session({.budget_bytes = 4096});
+  const auto step = session.step();
+  const torch::Tensor a = bytes(100);
+  const torch::Tensor b = bytes(200);
+  const torch::Tensor both = torch::cat({a, b});
+  const SessionReport report = session.report();
+  EXPECT_EQ(report.peak_op, "aten::cat");
+  EXPECT_EQ(report.peak_bytes, 128 + 256 + 320);
+  EXPECT_EQ(report.peak_waste_bytes, report.peak_bytes - (100 + 200 + 300));
+  EXPECT_EQ(report.foreign_bytes, 0);
+  const torch::Tensor rest = bytes(report.budget_bytes - report.peak_bytes);  // what was free
+  EXPECT_EQ(session.report().peak_bytes, 4096);
+  EXPECT_EQ(session.report().peak_waste_bytes, report.peak_waste_bytes);
+  EXPECT_EQ(session.report().host_bytes, 0) << "nothing had to leave";
 }
 
 TEST(SessionOutside, RecordsChunkedAndOpaqueOperatorsAmongTheEvents) {

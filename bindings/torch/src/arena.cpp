@@ -104,9 +104,7 @@ Arena::Arena(const SessionOptions& options, std::unique_ptr<SessionDevice> devic
     pool::FileTierOptions file;
     file.folder = options.spill_folder;
     file.faults = options.testing_faults;
-#ifdef PLIMSOLL_DEBUG_CHECKS
-    file.verify_checksums = true;
-#endif
+    file.verify_checksums = kIsDebugBuild;
     file_ = std::make_unique<pool::FileTier>(file);
   }
   pool::HostTierOptions host;
@@ -115,7 +113,7 @@ Arena::Arena(const SessionOptions& options, std::unique_ptr<SessionDevice> devic
   host_ = std::make_unique<pool::HostTier>(device_->device(), host);
   pool::TensorPoolOptions pool;
   pool.budget_bytes = options.budget_bytes;
-  pool.poison = options.poison;
+  pool.poison = options.poison || kIsDebugBuild;
   pool_ = std::make_unique<pool::TensorPool>(device_->device(), *host_, *this, pool);
   const auto* base = static_cast<const char*>(pool_->base());
   HostAllocator::installed().add_arena(base, base + options.budget_bytes, this);

@@ -32,6 +32,13 @@
 
 namespace plimsoll::detail {
 
+// Debug builds poison vacated bytes, keep checksums of spilled ones and walk the pool after a step.
+#ifdef NDEBUG
+inline constexpr bool kIsDebugBuild = false;
+#else
+inline constexpr bool kIsDebugBuild = true;
+#endif
+
 class Arena;
 
 struct ManagedStorage;

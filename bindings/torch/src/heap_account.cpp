@@ -172,10 +172,11 @@ void HeapAccount::charge_locked(std::int64_t bytes, AllocationKind kind,
       figures_.limit_bytes > 0 ? figures_.limit_bytes : std::numeric_limits<std::int64_t>::max();
   if (bytes > limit - figures_.live_bytes) {
     ++figures_.refused;
-    TORCH_CHECK_WITH(OutOfMemoryError, false, "Plimsoll: out of memory in ",
-                     operator_name[0] != '\0' ? operator_name : "user code", ": requested ", bytes,
-                     " bytes, live ", figures_.live_bytes, ", limit ", limit, ", largest free ",
-                     std::max<std::int64_t>(0, limit - figures_.live_bytes));
+    TORCH_CHECK_WITH(
+        OutOfMemoryError, false, "Plimsoll: out of memory in ",
+        operator_name[0] != '\0' ? operator_name : "user code", ": requested ", bytes,
+        " bytes, live ", figures_.live_bytes, ", limit ", limit, ", largest free ",
+        std::max<std::int64_t>(0, limit - figures_.live_bytes) / kAlignment * kAlignment);
   }
   figures_.live_bytes += bytes;
   auto& counts = per_kind(figures_, kind);
