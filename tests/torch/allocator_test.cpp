@@ -89,6 +89,19 @@ TEST_F(AllocatorTest, OverTheLimitIsOutOfMemoryErrorWithTheNumbersAndTheNextSmal
   EXPECT_EQ(allocator_statistics().live_bytes, live + mib(8));
 }
 
+TEST_F(AllocatorTest, TheLargestFreeOfTheErrorFitsAndOneByteMoreDoesNot) {
+  const auto live = allocator_statistics().live_bytes;
+  install_allocator({.limit_bytes = live + 1000});  // no multiple of the alignment
+  try {
+    bytes_tensor(1000);
+    FAIL() << "a request over the limit was answered";
+  } catch (const c10::OutOfMemoryError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("largest free 960"));
+  }
+  EXPECT_THROW(bytes_tensor(961), c10::OutOfMemoryError);
+  EXPECT_EQ(bytes_tensor(960).nbytes(), 960U);
+}
+
 TEST_F(AllocatorTest, EmptyTensorsAndTheirGradientsCountNothing) {
   const auto before = allocator_statistics();
   auto empty = torch::empty({0, 4}, torch::requires_grad());
