@@ -23,7 +23,7 @@ namespace {
 plimsoll::graph::Graph load(const std::string& text) {
   const std::size_t colon = text.find(':');
   if (colon == std::string::npos) return plimsoll::graph::read_text_file(text);
-  const std::int64_t ops = std::atoll(text.c_str() + colon + 1);
+  const std::int64_t ops = std::stoll(text.substr(colon + 1));
   const std::string kind = text.substr(0, colon);
   if (kind == "resnet") return plimsoll::order::testing::resnet_training(ops);
   if (kind == "layers") return plimsoll::order::testing::wide_layers(ops, 1000, 1);
@@ -83,7 +83,7 @@ int main(int argc, char** argv) {
                       : name == "greedy"  ? Algorithm::kGreedy
                       : name == "program" ? Algorithm::kProgram
                                           : Algorithm::kSearch;
-  options.time_limit_seconds = std::atof(argv[3]);
+  options.time_limit_seconds = std::stod(argv[3]);
   for (int i = 4; i < argc; ++i) {
     if (switch_off(argv[i], options)) continue;
     std::fprintf(stderr, "order_bench: there is no rule %s\n", argv[i]);

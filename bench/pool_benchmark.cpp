@@ -71,7 +71,8 @@ BENCHMARK(pool_allocate)->Arg(100)->Arg(1000)->Arg(10000);
 void pool_allocate_same(benchmark::State& state) {
   World world(gib(1));
   std::vector<BlockId> live;
-  for (int i = 0; i < 1000; ++i) live.push_back(world.pool.allocate(64 * (1 + i % 100)));
+  live.reserve(1000);
+  for (std::int64_t i = 0; i < 1000; ++i) live.push_back(world.pool.allocate(64 * (1 + i % 100)));
   for (auto _ : state) {
     const BlockId block = world.pool.allocate(4096);
     benchmark::DoNotOptimize(world.pool.address(block));
@@ -99,6 +100,7 @@ BENCHMARK(pool_acquire_resident)->Arg(1)->Arg(4)->Arg(64);
 void pool_find(benchmark::State& state) {
   World world(mib(64));
   std::vector<void*> addresses;
+  addresses.reserve(1000);
   for (int i = 0; i < 1000; ++i) addresses.push_back(world.pool.address(world.pool.allocate(4096)));
   std::size_t i = 0;
   for (auto _ : state) benchmark::DoNotOptimize(world.pool.find(addresses[++i % 1000]));
@@ -118,7 +120,8 @@ void plan_a_hole(benchmark::State& state) {
     item.eviction_cost = static_cast<double>(random() % 1000);
     items.push_back(item);
   }
-  const CompactionRequest request{.hole_bytes = 64 * 300, .slide_cost_per_byte = 0.01};
+  const CompactionRequest request{.hole_bytes = std::int64_t{64} * 300,
+                                  .slide_cost_per_byte = 0.01};
   if (!plan_compaction(items, request).is_feasible) state.SkipWithError("no plan");
   for (auto _ : state) benchmark::DoNotOptimize(plan_compaction(items, request).cost);
   state.SetComplexityN(state.range(0));

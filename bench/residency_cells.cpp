@@ -35,7 +35,7 @@ plimsoll::graph::Graph make_graph(const std::string& net, int batch, const std::
 }
 
 std::int64_t budget_of(const std::string& text, const plan::PlanBounds& bounds) {
-  const double number = std::atof(text.c_str());
+  const double number = std::stod(text);
   if (text.ends_with("lb1"))
     return std::llround(std::floor(number * static_cast<double>(bounds.resident_bound_bytes)));
   if (number < 1)
@@ -99,7 +99,7 @@ int main(int count, char** arguments) {
     std::cerr << "residency_cells NET BATCH stock|paper DEVICE POLICY,... BUDGET...\n";
     return 2;
   }
-  const auto graph = make_graph(words[0], std::atoi(words[1].c_str()), words[2]);
+  const auto graph = make_graph(words[0], std::stoi(words[1]), words[2]);
   Cells cells(graph, plan::load_device_model(words[3]));
   std::vector<std::int64_t> budgets;
   ordered_json rows = ordered_json::array();

@@ -259,7 +259,7 @@ int main(int argc, char** argv) {
   const std::string net = argv[1];
   const bool trains = std::string(argv[2]) == "training";
   const std::string mode = argv[3];
-  const int threads = argc > 5 ? std::atoi(argv[5]) : 1;
+  const int threads = argc > 5 ? std::stoi(argv[5]) : 1;
   torch::set_num_threads(1);
   torch::set_num_interop_threads(1);
   if (mode.find("planned") != std::string::npos)
@@ -271,10 +271,10 @@ int main(int argc, char** argv) {
   if (mode == "paired") {
     std::thread([&] {
       Workload workload(net, trains);
-      run_paired(workload, std::atoi(argv[4]));
+      run_paired(workload, std::stoi(argv[4]));
     }).join();
   }
-  const int steps = std::atoi(argv[4]);
+  const int steps = std::stoi(argv[4]);
   std::vector<double> seconds;
   std::mutex lock;
   std::vector<std::thread> workers;

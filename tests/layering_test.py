@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the compiler cannot: arrows between parts, file sizes, SPDX lines, README paths.
+"""Checks what the compiler cannot: arrows between parts, file sizes, SPDX lines, reasons of NOLINT, README paths.
 
 Run with --self-test (done first on every run), it feeds itself one violation of each rule and
 expects to see it, so that the gate is known to turn red.
@@ -37,6 +37,7 @@ ALLOWED = [
     (r"tests/(plan|pool|device|exec|kernels)/", RUNTIME),
     (r"tests/", RUNTIME | {"", "models", "data", "train", "explain"}),
 ]
+REASONED_NOLINT = re.compile(r"NOLINT(NEXTLINE|BEGIN)?\([a-z, -]+\): \S|NOLINTEND\([a-z, -]+\)")
 TORCH_INCLUDE = re.compile(r'#include\s+[<"](ATen|c10|torch)/')
 INCLUDE = re.compile(r'#include\s+"plimsoll/((?:[a-z_]+/)*)[a-z0-9_]+\.h"')
 
@@ -60,6 +61,8 @@ def check_file(path, text):
             part = match.group(1).split("/")[0]
             if part not in allowed:
                 yield f"{path}:{number}: includes plimsoll/{match.group(1)}, an arrow that points up"
+        if "NOLINT" in line and not path.endswith(".py") and not REASONED_NOLINT.search(line):
+            yield f"{path}:{number}: a NOLINT without its check or its reason"
         if TORCH_INCLUDE.match(line) and not re.match(
                 r"bindings/(torch|models|train|cli|python)/|tests/(torch|models|train|cases|simgpu|cli|package|python)/|bench/", path):
             yield f"{path}:{number}: includes LibTorch outside of bindings"
@@ -98,6 +101,8 @@ def self_test():
         "tests/graph/c.cpp": spdx + '#include "plimsoll/pool/pool.h"\n',
         "runtime/src/pool/d.cpp": "int x;\n",
         "runtime/src/pool/util.h": spdx,
+        "runtime/src/pool/quiet.cpp": spdx + "int X;  // NOLINT(readability-identifier-naming)\n",
+        "runtime/src/pool/quieter.cpp": spdx + "int X;  // NOLINT\n",
         "runtime/include/plimsoll/pool/long.h": spdx + "\n" * 300,
         "runtime/src/pool/long.cpp": spdx + "\n" * 700,
         "scheduler/README.md": "see `scheduler/src/nothing.cpp`\n",

@@ -149,6 +149,7 @@ ExitCode run_command(Command& command, const CommonFlags& flags, const CLI::App&
 
 }  // namespace
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the commands end with the run
 int run_program(int argc, const char* const* argv, Commands commands, const std::string& libtorch) {
   CLI::App app(
       "Trains neural networks inside a fixed memory budget, bit-identical to stock LibTorch");

@@ -16,14 +16,14 @@
 namespace plimsoll::cli {
 namespace {
 
-const AllocatorOptions kUnlimited = {.limit_bytes = 0, .attribute = false};
+AllocatorOptions unlimited() { return {.limit_bytes = 0, .attribute = false}; }
 
 }  // namespace
 
 TrainRun::TrainRun(const TrainPlan& plan, const train::Data& data, std::int64_t budget_bytes,
                    bool against_stock)
     : plan_(plan), budget_bytes_(budget_bytes) {
-  install_allocator(kUnlimited);
+  install_allocator(unlimited());
   if (against_stock) stock_ = std::make_unique<train::Trainer>(plan.options, data);
   const std::int64_t before = allocator_statistics().live_bytes;
   ours_ = std::make_unique<train::Trainer>(plan.options, data);
@@ -57,7 +57,7 @@ float TrainRun::step_limited() {
   try {
     const float loss = ours_->step();
     const AllocatorStatistics statistics = allocator_statistics();
-    install_allocator(kUnlimited);
+    install_allocator(unlimited());
     own_bytes_ = statistics.live_bytes - others;
     if (statistics.peak_bytes - others > own_peak_bytes_) {
       own_peak_bytes_ = statistics.peak_bytes - others;
@@ -65,7 +65,7 @@ float TrainRun::step_limited() {
     }
     return loss;
   } catch (const c10::OutOfMemoryError& error) {
-    install_allocator(kUnlimited);
+    install_allocator(unlimited());
     throw DeviceOutOfMemory(error.what_without_backtrace(), {.limit_bytes = budget_bytes_});
   }
 }

@@ -84,8 +84,8 @@ std::optional<fs::path> find_file(const fs::path& folder, const std::string& ste
 std::optional<ImageSet> find_idx(const fs::path& folder, Split split) {
   const std::string prefix = split == Split::kTrain ? "train" : "t10k";
   for (const std::string& joint : {std::string("-"), std::string(".")}) {
-    const auto images = find_file(folder, prefix + "-images" + joint + "idx3-ubyte");
-    const auto labels = find_file(folder, prefix + "-labels" + joint + "idx1-ubyte");
+    const auto images = find_file(folder, fmt::format("{}-images{}idx3-ubyte", prefix, joint));
+    const auto labels = find_file(folder, fmt::format("{}-labels{}idx1-ubyte", prefix, joint));
     if (images && labels) return read_idx(*images, *labels);
   }
   return std::nullopt;

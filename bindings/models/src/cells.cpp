@@ -167,6 +167,7 @@ class Cell : public torch::nn::Module {
       states.push_back(left + apply(i + 1, states, drop_probability));
     }
     std::vector<torch::Tensor> parts;
+    parts.reserve(joined_.size());
     for (const std::int32_t state : joined_) parts.push_back(states[static_cast<size_t>(state)]);
     return torch::cat(parts, 1);
   }

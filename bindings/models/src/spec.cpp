@@ -120,6 +120,7 @@ std::map<std::string, std::string> parse_keys(const ModelInfo& info, std::string
     const std::string key = part.substr(0, equals);
     if (info.find_key(key) == nullptr) {
       std::vector<std::string> names;
+      names.reserve(info.keys.size());
       for (const KeyInfo& known : info.keys) names.push_back(known.name);
       throw InvalidArgument(fmt::format("model '{}': key '{}' is unknown; the nearest is '{}' ({})",
                                         info.name, key, nearest_name(key, names),

@@ -149,6 +149,7 @@ void SessionCore::abandon_in_child() noexcept {
   Session::detach_after_fork();
   // Neither may be destroyed here: their locks and threads are the parent's.
   static_cast<void>(session_.release());
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): a child without these bytes ends here
   static_cast<void>(new std::optional<Step>(std::move(step_)));
   step_.reset();
 }

@@ -61,7 +61,7 @@ bool is_exactly_rounded(const c10::FunctionSchema& schema) {
   std::string_view name = schema.name();
   if (!name.starts_with("aten::")) return false;
   name.remove_prefix(6);
-  if (name.ends_with("_")) name.remove_suffix(1);
+  if (name.ends_with('_')) name.remove_suffix(1);
   const bool is_known = std::find(kNames.begin(), kNames.end(), name) != kNames.end();
   return is_known && schema.returns().size() == 1;
 }
@@ -115,28 +115,35 @@ std::optional<ChunkedCall> ChunkedCall::of(const OperatorInfo& info, const torch
         tensor.strides() != shape->strides()) {
       return std::nullopt;
     }
-    for (const Large& other : call.large_) {
-      const at::Tensor& earlier =
-          stack[call.first_ + static_cast<std::size_t>(other.index)].toTensor();
-      const bool is_shared = storage_of(earlier, place) == storage;
-      if (is_shared && earlier.storage_offset() != tensor.storage_offset()) return std::nullopt;
-    }
+    if (call.meets_shifted(stack, tensor, place)) return std::nullopt;
     const bool is_written = info.writes_argument(i);
     const bool is_read =
         info.kind != OperatorClass::kFactory && !(is_written && overwrites(info.name));
     call.large_.push_back({i, is_read, is_written});
     if (is_written) call.returned_argument_ = i;
     if (!is_read && !is_written) continue;
-    if (std::find(call.storages_.begin(), call.storages_.end(), storage) == call.storages_.end()) {
-      call.storages_.push_back(storage);
-      call.bytes_ += static_cast<std::int64_t>(storage->nbytes());
-    }
+    call.count(storage);
   }
   if (shape == nullptr) return std::nullopt;
   if (asks_for_another_layout(info, stack, place)) return std::nullopt;
   call.elements_ = shape->numel();
   if (call.returned_argument_ < 0) call.bytes_ += static_cast<std::int64_t>(shape->nbytes());
   return call;
+}
+
+bool ChunkedCall::meets_shifted(const torch::jit::Stack& stack, const at::Tensor& tensor,
+                                const Place& place) const {
+  return std::any_of(large_.begin(), large_.end(), [&](const Large& other) {
+    const at::Tensor& earlier = stack[first_ + static_cast<std::size_t>(other.index)].toTensor();
+    return storage_of(earlier, place) == storage_of(tensor, place) &&
+           earlier.storage_offset() != tensor.storage_offset();
+  });
+}
+
+void ChunkedCall::count(c10::StorageImpl* storage) {
+  if (std::find(storages_.begin(), storages_.end(), storage) != storages_.end()) return;
+  storages_.push_back(storage);
+  bytes_ += static_cast<std::int64_t>(storage->nbytes());
 }
 
 void ChunkedCall::run(torch::jit::Stack& stack, std::int64_t chunk_bytes, Arena& arena,

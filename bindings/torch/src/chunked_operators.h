@@ -65,6 +65,10 @@ class ChunkedCall {
     bool is_read;
     bool is_written;
   };
+  // Whether a large operand before shares the tensor's storage at another offset.
+  bool meets_shifted(const torch::jit::Stack& stack, const at::Tensor& tensor,
+                     const Place& place) const;
+  void count(c10::StorageImpl* storage);
   c10::SmallVector<at::Tensor, 4> make_chunks(const torch::jit::Stack& stack,
                                               std::int64_t chunk_bytes) const;
 

@@ -69,7 +69,8 @@ class HeapResource final : public pool::MemoryResource {
     const auto begin = reinterpret_cast<std::uintptr_t>(memory);
     const std::uintptr_t first = (begin + kHuge - 1) / kHuge * kHuge;
     const std::uintptr_t last = (begin + bytes) / kHuge * kHuge;
-    if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+    if (first < last)
+      madvise(static_cast<std::byte*>(memory) + (first - begin), last - first, MADV_HUGEPAGE);
 #endif
   }
   HostAllocator& allocator_;

@@ -86,7 +86,7 @@ ListShape list_shape(const c10::FunctionSchema& schema) {
     // A single tensor beside the lists: what was found so far, as in found_inf -> found_inf_out.
     std::string_view name = result.name();
     if (name.ends_with("_out")) name.remove_suffix(4);
-    const auto index = schema.argumentIndexWithName(std::string(name));
+    const auto index = schema.argumentIndexWithName(name);
     if (!index.has_value()) return {};
     shape.chained_argument = *index;
     shape.arguments[static_cast<std::size_t>(*index)] = Part::kChained;

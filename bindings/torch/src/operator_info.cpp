@@ -20,8 +20,8 @@ bool starts_with(std::string_view text, std::string_view prefix) {
   return text.substr(0, prefix.size()) == prefix;
 }
 
-template <std::size_t N>
-bool is_one_of(std::string_view name, const std::array<std::string_view, N>& names) {
+template <std::size_t kCount>
+bool is_one_of(std::string_view name, const std::array<std::string_view, kCount>& names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 

@@ -34,6 +34,36 @@ bool is_held_over(const StepRecording& recording, const RecordedSlot& slot) {
          recording.slots[static_cast<std::size_t>(slot.previous)].is_alive_at_end;
 }
 
+void add_releases(const StepRecording& recording, plan::AccessSequenceBuilder& builder) {
+  const std::int64_t last = recording.op_count() - 1;
+  for (std::size_t i = 0; i < recording.slots.size(); ++i) {
+    const Slot number = static_cast<Slot>(i);
+    if (is_persistent(recording.slots[i], number)) continue;
+    if (recording.slots[i].is_alive_at_end) {
+      builder.release_after(storage_id(number), op_id(last));
+    } else if (recording.slots[i].released_after >= 0) {
+      builder.release_after(storage_id(number), op_id(recording.slots[i].released_after));
+    }
+  }
+  // Later calls win: what the step before left behind and this step freed lives into this step.
+  for (std::size_t i = 0; i < recording.slots.size(); ++i) {
+    if (!is_held_over(recording, recording.slots[i]) || recording.slots[i].released_after < 0)
+      continue;
+    builder.release_after(storage_id(recording.slots[i].previous),
+                          op_id(recording.slots[i].released_after), plan::Lap::kPreviousStep);
+  }
+  for (const RecordedRelease& release : recording.releases) {
+    if (release.released_after < 0 ||
+        static_cast<std::size_t>(release.previous) >= recording.slots.size()) {
+      continue;
+    }
+    const RecordedSlot& slot = recording.slots[static_cast<std::size_t>(release.previous)];
+    if (slot.existed || !slot.is_alive_at_end) continue;
+    builder.release_after(storage_id(release.previous), op_id(release.released_after),
+                          plan::Lap::kPreviousStep);
+  }
+}
+
 // A plan for a little less is a plan for this budget too, and sometimes the better one: the planner
 // is a heuristic, and not monotone to the last percent.
 plan::SwapPlan best_swaps(const plan::AccessSequence& sequence, std::int64_t budget_bytes) {
@@ -111,31 +141,7 @@ plan::AccessSequence StepRecording::to_sequence() const {
       }
     }
   }
-  const std::int64_t last = op_count() - 1;
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    const Slot number = static_cast<Slot>(i);
-    if (is_persistent(slots[i], number)) continue;
-    if (slots[i].is_alive_at_end) {
-      builder.release_after(storage_id(number), op_id(last));
-    } else if (slots[i].released_after >= 0) {
-      builder.release_after(storage_id(number), op_id(slots[i].released_after));
-    }
-  }
-  // Later calls win: what the step before left behind and this step freed lives into this step.
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    if (!is_held_over(*this, slots[i]) || slots[i].released_after < 0) continue;
-    builder.release_after(storage_id(slots[i].previous), op_id(slots[i].released_after),
-                          plan::Lap::kPreviousStep);
-  }
-  for (const RecordedRelease& release : releases) {
-    if (release.released_after < 0 || static_cast<std::size_t>(release.previous) >= slots.size()) {
-      continue;
-    }
-    const RecordedSlot& slot = slots[static_cast<std::size_t>(release.previous)];
-    if (slot.existed || !slot.is_alive_at_end) continue;
-    builder.release_after(storage_id(release.previous), op_id(release.released_after),
-                          plan::Lap::kPreviousStep);
-  }
+  add_releases(*this, builder);
   return std::move(builder).build();
 }
 
@@ -233,11 +239,9 @@ std::shared_ptr<const KnownStep> StepBook::learn(const StepRecording& recording,
     step = *taken;
     steps_.erase(taken);
   } else {
-    if (same != steps_.end()) {
-      steps_.erase(same);
-    } else if (variants >= kMostVariants) {
-      steps_.erase(oldest);
-    }
+    const auto full = variants >= kMostVariants ? oldest : steps_.end();
+    const auto replaced = same != steps_.end() ? same : full;
+    if (replaced != steps_.end()) steps_.erase(replaced);
     std::optional<std::int64_t> budget;
     if (new_in_a_row_ <= kNewStepsPlanned) budget = plan_budget_bytes;
     step = std::make_shared<KnownStep>(recording, budget);

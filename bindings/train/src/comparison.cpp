@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plimsoll/train/comparison.h"
 
+#include <bit>
+#include <cstdint>
 #include <cstring>
 
 #include <spdlog/fmt/fmt.h>
@@ -64,7 +66,7 @@ std::string first_difference(const Trainer& expected, const Trainer& actual) {
 }
 
 bool is_same_loss(float expected, float actual) {
-  return std::memcmp(&expected, &actual, sizeof expected) == 0;
+  return std::bit_cast<std::uint32_t>(expected) == std::bit_cast<std::uint32_t>(actual);
 }
 
 }  // namespace plimsoll::train

@@ -17,6 +17,7 @@ namespace optim = torch::optim;
 
 std::vector<torch::Tensor> only_tensors(const std::vector<NamedTensor>& named) {
   std::vector<torch::Tensor> tensors;
+  tensors.reserve(named.size());
   for (const NamedTensor& item : named) tensors.push_back(item.tensor);
   return tensors;
 }

@@ -195,7 +195,7 @@ void Trainer::restore(std::int64_t steps_done, const std::vector<NamedTensor>& t
   const torch::NoGradGuard no_grad;
   std::map<std::string, torch::Tensor> saved;
   for (const NamedTensor& item : tensors) saved[item.name] = item.tensor;
-  const auto take = [&](const std::string& name, torch::Tensor into) {
+  const auto take = [&](const std::string& name, const torch::Tensor& into) {
     const auto found = saved.find(name);
     if (found == saved.end()) throw InvalidArgument("the saved run has no " + name);
     if (found->second.sizes() != into.sizes() || found->second.dtype() != into.dtype())

@@ -53,8 +53,8 @@ StreamLines fastest_stream_lines() {
 
 void copy_streaming(std::byte* to, const std::byte* from, std::int64_t bytes,
                     StreamingStores stores) noexcept {
-  static const StreamLines fastest = fastest_stream_lines();
-  const StreamLines stream = stores == StreamingStores::kFastest ? fastest : stream_lines;
+  static const StreamLines kFastestLines = fastest_stream_lines();
+  const StreamLines stream = stores == StreamingStores::kFastest ? kFastestLines : stream_lines;
   const auto misaligned = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % kLine);
   const std::int64_t head = std::min(bytes, misaligned == 0 ? 0 : kLine - misaligned);
   std::memcpy(to, from, static_cast<std::size_t>(head));

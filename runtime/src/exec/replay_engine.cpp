@@ -33,7 +33,9 @@ constinit thread_local bool t_has_ended = false;  // its lanes may be another th
 
 // Gives a thread's lanes back when it ends. What the thread still frees then goes the long way.
 struct ThreadLanes {
-  std::vector<LaneSet> sets;
+  ThreadLanes() = default;
+  ThreadLanes(const ThreadLanes&) = delete;
+  ThreadLanes& operator=(const ThreadLanes&) = delete;
   ~ThreadLanes() {
     t_has_ended = true;
     detail::t_fronts.serial = 0;
@@ -41,6 +43,8 @@ struct ThreadLanes {
       for (Lane* lane : set.lanes)
         if (lane != nullptr) set.shelf->return_lane(lane);
   }
+
+  std::vector<LaneSet> sets;
 };
 thread_local ThreadLanes t_lanes;
 

@@ -89,7 +89,7 @@ void Shelf::add(const LaneKind& kind, SharedPlan plan, const AllocationPlan* rep
   version_.fetch_add(1, std::memory_order_release);
 }
 
-void Shelf::make_plan(PlanningJob job) {
+void Shelf::make_plan(const PlanningJob& job) {
   if (find_cover(job.kind, job.step)) return;  // another lane of the role was faster
   SharedPlan previous;
   for (const SharedPlan& plan : plans(job.kind))
@@ -116,11 +116,11 @@ void Shelf::run_planner() {
   while (true) {
     jobs_changed_.wait(guard, [this] { return is_stopping_ || !jobs_.empty(); });
     if (is_stopping_) return;
-    PlanningJob job = std::move(jobs_.front());
+    const PlanningJob job = std::move(jobs_.front());
     jobs_.pop_front();
     guard.unlock();
     try {
-      make_plan(std::move(job));
+      make_plan(job);
     } catch (const std::exception& error) {
       // Without a plan the program goes on as it did; it is only slower.
       spdlog::warn("a step's allocations could not be planned: {}", error.what());

@@ -86,7 +86,7 @@ class Shelf {
   };
 
   PlanList& list(const LaneKind& kind);  // lock_ is held
-  void make_plan(PlanningJob job);
+  void make_plan(const PlanningJob& job);
   void run_planner();
 
   static constexpr std::size_t kMostArenas = 1024;

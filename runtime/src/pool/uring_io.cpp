@@ -49,23 +49,26 @@ class UringIo final : public FileIo {
         const int moved = completion->res;
         io_uring_cqe_seen(&ring_, completion);
         --in_flight;
-        FileRequest& request = requests[index];
-        if (moved == -EINTR || moved == -EAGAIN) {
-          waiting.push_back(index);
-        } else if (moved <= 0) {
-          if (error == 0) error = moved < 0 ? -moved : end_error(direction);
-        } else {
-          request.data += moved;
-          request.offset += moved;
-          request.bytes -= moved;
-          if (request.bytes > 0) waiting.push_back(index);
-        }
+        if (has_rest(requests[index], moved, direction, error)) waiting.push_back(index);
       }
     }
     return error;
   }
 
  private:
+  // Takes what was moved, or the code of an error, off the request.
+  static bool has_rest(FileRequest& request, int moved, FileDirection direction, int& error) {
+    if (moved == -EINTR || moved == -EAGAIN) return true;
+    if (moved <= 0) {
+      if (error == 0) error = moved < 0 ? -moved : end_error(direction);
+      return false;
+    }
+    request.data += moved;
+    request.offset += moved;
+    request.bytes -= moved;
+    return request.bytes > 0;
+  }
+
   // The ring takes nothing more: waits for what it has taken, whose memory is in use, and leaves
   // the rest and all later transfers to plain calls.
   void retire(int in_flight) {

@@ -160,20 +160,24 @@ std::string live_table(const Graph& graph, const DrawnOrder& drawn, const Memory
       live.size(), graph.workspace_bytes(at), rows);
 }
 
+std::string dot_label(std::string_view name) {
+  std::string label;
+  for (const char c : name) {
+    if (c == '"' || c == '\\') label += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20) label += c;
+  }
+  return label;
+}
+
 }  // namespace
 
 std::string write_dot(const Graph& graph) {
   std::string dot = "digraph plimsoll {\n rankdir=TB; node [shape=box, fontname=sans];\n";
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
-    std::string label;
-    for (const char c : graph.name(OpId(i))) {
-      if (c == '"' || c == '\\') label += '\\';
-      if (static_cast<unsigned char>(c) >= 0x20) label += c;
-    }
     std::int64_t bytes = 0;
     for (const ValueId v : graph.results(OpId(i))) bytes += graph.size_bytes(v);
-    fmt::format_to(std::back_inserter(dot), " o{} [label=\"{} {}\\n{}\"];\n", i, i, label,
-                   format_size(bytes));
+    fmt::format_to(std::back_inserter(dot), " o{} [label=\"{} {}\\n{}\"];\n", i, i,
+                   dot_label(graph.name(OpId(i))), format_size(bytes));
   }
   for (std::size_t i = 0; i < graph.op_count(); ++i) {
     const OpId o(i);

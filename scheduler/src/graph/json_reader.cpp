@@ -102,6 +102,7 @@ class Element {
   std::vector<std::int64_t> integers(const Json& list, const std::string& key) const {
     if (!list.is_array()) refuse(key, "is not an array");
     std::vector<std::int64_t> values;
+    values.reserve(list.size());
     for (std::size_t i = 0; i < list.size(); ++i)
       values.push_back(integer(list[i], fmt::format("{}[{}]", key, i)));
     return values;

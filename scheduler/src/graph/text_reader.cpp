@@ -40,6 +40,7 @@ class Lines {
     skip_blanks();
     std::int64_t value = 0;
     const char* const last = line_.data() + line_.size();
+    // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): `last` bounds it
     const auto [end, status] = std::from_chars(line_.data(), last, value);
     const bool ends = end == last || *end == ' ' || *end == '\t';
     if (status == std::errc::result_out_of_range)

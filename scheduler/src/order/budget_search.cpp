@@ -11,6 +11,58 @@ constexpr std::size_t kLongestChain = 96;
 constexpr std::size_t kWidestChain = 8;
 constexpr std::size_t kLargestLateCommit = 160;
 constexpr std::int64_t kStatesPerStopCheck = 64;
+
+// What holds before the operators that were taken off the end.
+class Ending {
+ public:
+  explicit Ending(const Problem& problem)
+      : problem_(problem),
+        later_(problem.op_count()),
+        taken_readers_(problem.storage_count(), 0),
+        births_left_(problem.storage_count()),
+        level_(problem.base_bytes) {
+    for (std::int32_t v = 0; v < problem.storage_count(); ++v) {
+      if (problem.kept[v] != 0) level_ += problem.bytes[v];
+      births_left_[v] = static_cast<std::int32_t>(problem.births[v].size());
+    }
+    for (std::int32_t o = problem.op_count() - 1; o >= 0; --o) {
+      later_[o] = static_cast<std::int32_t>(problem.after[o].size());
+      if (later_[o] == 0) sinks.push_back(o);
+    }
+  }
+
+  // Takes `op`, a sink, off the end, unless it lowers the level or its run level does not fit.
+  bool take_if_safe(std::int32_t op, std::int64_t budget) {
+    std::int64_t net = 0, rise = problem_.extra[op];
+    for (const std::int32_t v : problem_.results[op]) {
+      if (births_left_[v] > 1) continue;
+      rise += problem_.bytes[v];
+      if (problem_.survives(v)) net += problem_.bytes[v];
+    }
+    for (const std::int32_t v : problem_.operands[op]) {
+      if (problem_.kept[v] != 0 || taken_readers_[v] != 0) continue;
+      net -= problem_.bytes[v];
+      if (problem_.is_overwritten(v, op)) rise -= problem_.bytes[v];
+    }
+    if (net < 0 || level_ - net + rise > budget) return false;
+    level_ -= net;
+    for (const std::int32_t v : problem_.results[op]) --births_left_[v];
+    for (const std::int32_t v : problem_.operands[op]) ++taken_readers_[v];
+    for (const std::int32_t p : problem_.before[op])
+      if (--later_[p] == 0) sinks.push_back(p);
+    return true;
+  }
+
+  std::vector<std::int32_t> sinks;  // what nothing left waits for
+
+ private:
+  const Problem& problem_;
+  std::vector<std::int32_t> later_;  // per operator: those left that wait for it
+  std::vector<std::int32_t> taken_readers_;
+  std::vector<std::int32_t> births_left_;
+  std::int64_t level_;
+};
+
 }  // namespace
 
 BudgetSearch::BudgetSearch(const Problem& problem, const SearchRules& rules,
@@ -98,49 +150,22 @@ void BudgetSearch::hold_tail() {
   std::fill(held_.begin(), held_.end(), std::uint8_t{0});
   tail_.clear();
   if (!rules_.backward_commits) return;
-  std::vector<std::int32_t> later(problem_.op_count()), held_readers(problem_.storage_count(), 0);
-  std::vector<std::int32_t> sinks, births_left(problem_.storage_count());
-  std::int64_t level = problem_.base_bytes;
-  for (std::int32_t v = 0; v < problem_.storage_count(); ++v) {
-    if (problem_.kept[v] != 0) level += problem_.bytes[v];
-    births_left[v] = static_cast<std::int32_t>(problem_.births[v].size());
-  }
-  for (std::int32_t o = problem_.op_count() - 1; o >= 0; --o) {
-    later[o] = static_cast<std::int32_t>(problem_.after[o].size());
-    if (later[o] == 0) sinks.push_back(o);
-  }
-  const auto hold_if_safe = [&](std::int32_t op) {
-    std::int64_t net = 0, rise = problem_.extra[op];
-    for (const std::int32_t v : problem_.results[op]) {
-      if (births_left[v] > 1) continue;
-      rise += problem_.bytes[v];
-      if (problem_.survives(v)) net += problem_.bytes[v];
-    }
-    for (const std::int32_t v : problem_.operands[op]) {
-      if (problem_.kept[v] != 0 || held_readers[v] != 0) continue;
-      net -= problem_.bytes[v];
-      if (problem_.is_overwritten(v, op)) rise -= problem_.bytes[v];
-    }
-    if (net < 0 || level - net + rise > budget_) return;
-    held_[op] = 1;
-    tail_.push_back(op);
-    level -= net;
-    for (const std::int32_t v : problem_.results[op]) --births_left[v];
-    for (const std::int32_t v : problem_.operands[op]) ++held_readers[v];
-    for (const std::int32_t p : problem_.before[op])
-      if (--later[p] == 0) sinks.push_back(p);
-  };
+  Ending ending(problem_);
   // A sink that is refused once may pass later; a few rounds reach nearly all and keep this linear.
   for (int round = 0; round < 4; ++round) {
     const std::size_t held_before = tail_.size();
     std::vector<std::int32_t> refused;
-    while (!sinks.empty()) {
-      const std::int32_t op = sinks.back();
-      sinks.pop_back();
-      hold_if_safe(op);
-      if (held_[op] == 0) refused.push_back(op);
+    while (!ending.sinks.empty()) {
+      const std::int32_t op = ending.sinks.back();
+      ending.sinks.pop_back();
+      if (ending.take_if_safe(op, budget_)) {
+        held_[op] = 1;
+        tail_.push_back(op);
+      } else {
+        refused.push_back(op);
+      }
     }
-    sinks = std::move(refused);
+    ending.sinks = std::move(refused);
     if (tail_.size() == held_before) break;
   }
 }

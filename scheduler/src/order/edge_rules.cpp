@@ -131,6 +131,7 @@ bool are_twins(const Problem& problem, std::int32_t a, std::int32_t b) {
 
 bool order_twins(Problem& problem, const Walk& walk) {
   std::vector<std::tuple<std::uint64_t, std::int32_t, std::int32_t>> sorted;
+  sorted.reserve(problem.op_count());
   for (std::int32_t o = 0; o < problem.op_count(); ++o)
     sorted.emplace_back(twin_hash(problem, o), walk.place(o), o);
   std::sort(sorted.begin(), sorted.end());

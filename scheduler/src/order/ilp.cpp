@@ -101,6 +101,7 @@ class Model {
     }
     std::sort(when.begin(), when.end());
     std::vector<std::int32_t> order;
+    order.reserve(when.size());
     for (const auto& [waits, i] : when) order.push_back(problem_.program[i]);
     return order;
   }
@@ -325,7 +326,7 @@ void run_ilp(const Problem& problem, const Options& options, Stopper& stopper, R
   result.ilp_variables_pruned = model.variables();
   const Solved solved = solve_model(model, model.values_of(first, first_peak), stopper);
   std::vector<std::int32_t> found = model.order_of(solved.values);
-  if (!is_topological(fused.problem, found)) found = first;
+  if (!is_topological(fused.problem, found)) found = std::move(first);
   std::vector<std::int32_t> order = unfuse(fused, found);
   const std::int64_t peak = profile(problem, order).peak;
   if (peak < result.peak_bytes) {

@@ -41,6 +41,18 @@ std::vector<std::int32_t> storages_of_window(const Problem& problem, const Timel
   return list;
 }
 
+// The overwrites of the window's operators, among the window's storages.
+void add_overwrites(const Problem& problem, const Timeline& timeline, std::int32_t begin,
+                    const std::vector<std::int32_t>& storages, ProblemInput& input) {
+  for (std::int32_t p = 0; p < input.ops; ++p) {
+    for (const std::int32_t v : problem.overwrites[timeline.order[begin + p]]) {
+      const auto found = std::lower_bound(storages.begin(), storages.end(), v);
+      if (found != storages.end() && *found == v)
+        input.overwrites.emplace_back(p, static_cast<std::int32_t>(found - storages.begin()));
+    }
+  }
+}
+
 }  // namespace
 
 Problem window_problem(const Problem& problem, const Timeline& timeline, std::int32_t begin,
@@ -70,14 +82,9 @@ Problem window_problem(const Problem& problem, const Timeline& timeline, std::in
     for (const std::int32_t s : problem.after[op])
       if (inside(s)) input.precedence.emplace_back(p - begin, timeline.position[s] - begin);
     input.extra.push_back(problem.extra[op]);
-    for (const std::int32_t v : problem.overwrites[op]) {
-      const auto found = std::lower_bound(storages.begin(), storages.end(), v);
-      if (found != storages.end() && *found == v)
-        input.overwrites.emplace_back(p - begin,
-                                      static_cast<std::int32_t>(found - storages.begin()));
-    }
     input.program.push_back(p - begin);
   }
+  add_overwrites(problem, timeline, begin, storages, input);
   return build_problem(std::move(input));
 }
 

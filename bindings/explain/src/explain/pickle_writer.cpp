@@ -34,7 +34,8 @@ void PickleWriter::integer(std::int64_t value) {
 // Lists are written in batches: a reader may pass a batch as the arguments of one call.
 void PickleWriter::value_done() {
   constexpr int kBatch = 1000;
-  if (open_.empty() || open_.back() < 0 || ++open_.back() < kBatch) return;
+  if (open_.empty() || open_.back() < 0) return;
+  if (++open_.back() < kBatch) return;
   open_.back() = 0;
   out_ += "e(";
 }

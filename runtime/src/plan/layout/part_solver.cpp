@@ -92,7 +92,8 @@ SearchVariant PartSolver::variant(std::size_t number) const {
   result.section_choice = name.section_choice;
   std::vector<double> key(n);
   std::mt19937_64 random(options_.seed + number);
-  const auto shuffle = static_cast<double>(number / kVariants.size()) * 0.02;
+  const std::size_t round = number / kVariants.size();
+  const auto shuffle = static_cast<double>(round) * 0.02;
   for (std::size_t k = 0; k < n; ++k) {
     const double noise = static_cast<double>(random() % 65536) / 65536.0;
     key[static_cast<std::size_t>(order[k])] =

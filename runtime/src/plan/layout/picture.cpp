@@ -74,6 +74,16 @@ std::string colour_of(const LayoutProblem& problem, std::size_t owner) {
   return fmt::format("hsl({},55%,{}%)", owner * 137 % 360, 60 + owner * 7 % 20);
 }
 
+void keep_largest(std::vector<Box>& boxes, std::size_t most) {
+  if (boxes.size() <= most) return;
+  const auto area = [](const Box& b) {
+    return static_cast<double>(b.time.length()) * static_cast<double>(b.addresses.length());
+  };
+  std::stable_sort(boxes.begin(), boxes.end(),
+                   [&](const Box& a, const Box& b) { return area(a) > area(b); });
+  boxes.resize(most);
+}
+
 }  // namespace
 
 LayoutPeak find_layout_peak(const LayoutProblem& problem, std::int32_t arena) {
@@ -122,14 +132,7 @@ std::string draw_layout_svg(const LayoutProblem& problem,
   }
   if (boxes.empty()) time = {0, 1};
   const std::size_t total = boxes.size();
-  if (boxes.size() > picture.most_buffers) {
-    const auto area = [](const Box& b) {
-      return static_cast<double>(b.time.length()) * static_cast<double>(b.addresses.length());
-    };
-    std::stable_sort(boxes.begin(), boxes.end(),
-                     [&](const Box& a, const Box& b) { return area(a) > area(b); });
-    boxes.resize(picture.most_buffers);
-  }
+  keep_largest(boxes, picture.most_buffers);
   const double width = picture.width_px - kLeft - kMargin;
   const double height = picture.height_px - kTop - 2 * kMargin;
   const auto begin = static_cast<double>(time.begin);

@@ -96,6 +96,14 @@ SectionSearch::SectionSearch(const Instance& instance, const LayoutSearchRules& 
   if (rules.memory) seen_.assign(std::clamp(std::bit_ceil(n * n * 64), kFewestSeen, kMostSeen), 0);
 }
 
+std::int64_t SectionSearch::low_in(std::size_t item, std::int32_t section) const {
+  std::int64_t low = 0;
+  for (const Piece& p : instance_.pieces_of(item)) {
+    if (p.first <= section && section < p.last) low = p.low;
+  }
+  return low;
+}
+
 void SectionSearch::build_edges() {
   const std::size_t n = instance_.items.size();
   std::vector<std::int32_t> mark(n, -1);
@@ -111,11 +119,7 @@ void SectionSearch::build_edges() {
           const std::int32_t other = section_items_[static_cast<std::size_t>(k)];
           const auto o = static_cast<std::size_t>(other);
           if (o == i) continue;
-          std::int64_t low = 0;
-          for (const Piece& q : instance_.pieces_of(o)) {
-            if (q.first <= s && s < q.last) low = q.low;
-          }
-          const std::int64_t lift = p.high - low;
+          const std::int64_t lift = p.high - low_in(o, s);
           if (mark[o] != static_cast<std::int32_t>(i)) {
             mark[o] = static_cast<std::int32_t>(i);
             slot[o] = edges_.size();

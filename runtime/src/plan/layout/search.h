@@ -84,6 +84,7 @@ class SectionSearch {
   };
 
   void build_edges();
+  std::int64_t low_in(std::size_t item, std::int32_t section) const;
   void reset(std::int64_t target);
   SearchOutcome run_from_empty(std::int64_t target);
   SearchOutcome solve(std::int32_t first, std::int32_t last);

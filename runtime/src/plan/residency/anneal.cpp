@@ -153,6 +153,7 @@ std::optional<RungResult> anneal(const Problem& problem, const std::vector<doubl
                                  const AnnealOptions& options) {
   const Alike alike = find_alike(problem);
   std::vector<Annealer> first;
+  first.reserve(starts.size());
   for (const RungResult& start : starts)
     first.emplace_back(problem, drop_ns, alike, start, options.least_ns);
   std::vector<std::size_t> by_time(first.size());

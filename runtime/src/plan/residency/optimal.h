@@ -75,10 +75,13 @@ class OptimalModel {
   bool can_be_held(std::size_t s, std::size_t t) const;
 
   void add_columns();
+  void add_stage_columns(std::size_t t);
   void add_presence(std::size_t t);
   void add_needs(std::size_t t);
   void add_several_writers(std::size_t t);
   void add_bytes(std::size_t t);
+  std::int64_t fixed_bytes(std::size_t t) const;
+  void add_second_results(std::size_t t, std::size_t i, MixedProgram::Terms& row);
   void add_host_copies(std::size_t t);
   void add_compute_times(std::size_t t);
   void add_copy_times(std::size_t t);

@@ -59,38 +59,40 @@ double OptimalModel::copy_time(std::size_t s, Stream stream) const {
   return in_time(it_.device->copy_ns(it_.graph->size_bytes(StorageId(s)), stream, Tier::kHost));
 }
 
-void OptimalModel::add_columns() {
+void OptimalModel::add_stage_columns(std::size_t t) {
   const std::size_t storages = it_.bytes.size();
   const bool copies = it_.device->can_copy();
-  for (std::size_t t = 0; t < stages(); ++t) {
-    again_.emplace_back(stages(), -1);
-    fetch_.emplace_back(storages, -1);
-    offload_.emplace_back(storages, -1);
-    enters_.emplace_back(storages, -1);
-    runs_.emplace_back();
-    for (std::size_t k = 0; k < t; ++k) {
-      if (!may_run_again(k, t)) continue;
-      again_[t][k] = program_.add_binary();
-      runs_[t].push_back(k);
-    }
-    runs_[t].push_back(t);
-    for (std::size_t s = 0; s < storages; ++s) {
-      if (!is_movable(s) || first_write(s) > t || it_.bytes[s] == 0) continue;
-      if (first_write(s) < t) enters_[t][s] = program_.add_real(0, 1);
-      if (!copies || !is_used_after(s, t)) continue;
-      offload_[t][s] = program_.add_binary();
-    }
-    for (std::size_t s = 0; s < storages && copies && t > 1; ++s)
-      if (enters_[t][s] >= 0 && is_used_after(s, t - 1)) fetch_[t][s] = program_.add_binary();
-    present_.emplace_back();
-    for (std::size_t i = 0; i < runs_[t].size(); ++i) {
-      present_[t].emplace_back(storages, -1);
-      for (std::size_t s = 0; s < storages; ++s)
-        if (can_be_held(s, t)) present_[t][i][s] = program_.add_real(0, 1);
-    }
-    for (Columns* times : {&start_, &main_, &out_, &in_})
-      times->push_back(program_.add_real(0, late_));
+  again_.emplace_back(stages(), -1);
+  fetch_.emplace_back(storages, -1);
+  offload_.emplace_back(storages, -1);
+  enters_.emplace_back(storages, -1);
+  runs_.emplace_back();
+  for (std::size_t k = 0; k < t; ++k) {
+    if (!may_run_again(k, t)) continue;
+    again_[t][k] = program_.add_binary();
+    runs_[t].push_back(k);
   }
+  runs_[t].push_back(t);
+  for (std::size_t s = 0; s < storages; ++s) {
+    if (!is_movable(s) || first_write(s) > t || it_.bytes[s] == 0) continue;
+    if (first_write(s) < t) enters_[t][s] = program_.add_real(0, 1);
+    if (!copies || !is_used_after(s, t)) continue;
+    offload_[t][s] = program_.add_binary();
+  }
+  for (std::size_t s = 0; s < storages && copies && t > 1; ++s)
+    if (enters_[t][s] >= 0 && is_used_after(s, t - 1)) fetch_[t][s] = program_.add_binary();
+  present_.emplace_back();
+  for (std::size_t i = 0; i < runs_[t].size(); ++i) {
+    present_[t].emplace_back(storages, -1);
+    for (std::size_t s = 0; s < storages; ++s)
+      if (can_be_held(s, t)) present_[t][i][s] = program_.add_real(0, 1);
+  }
+  for (Columns* times : {&start_, &main_, &out_, &in_})
+    times->push_back(program_.add_real(0, late_));
+}
+
+void OptimalModel::add_columns() {
+  for (std::size_t t = 0; t < stages(); ++t) add_stage_columns(t);
   const int total = program_.add_real(in_time(it_.total_ns) * (1 - 1e-9), late_);
   program_.minimise(total);
   program_.add_row({{total, 1}, {main_.back(), -1}},
@@ -176,7 +178,8 @@ void OptimalModel::add_several_writers(std::size_t t) {
   }
 }
 
-void OptimalModel::add_bytes(std::size_t t) {
+// What is there all the while and cannot be moved.
+std::int64_t OptimalModel::fixed_bytes(std::size_t t) const {
   const graph::Graph& graph = *it_.graph;
   std::int64_t fixed = 0;
   for (std::size_t s = 0; s < it_.bytes.size(); ++s) {
@@ -185,6 +188,27 @@ void OptimalModel::add_bytes(std::size_t t) {
                            it_.last_use(StorageId(s)) >= static_cast<std::int64_t>(t));
     if (is_there) fixed += it_.bytes[s];
   }
+  return fixed;
+}
+
+// A second result that is there already is written beside it and thrown away.
+void OptimalModel::add_second_results(std::size_t t, std::size_t i, Terms& row) {
+  const std::size_t k = runs_[t][i];
+  for (const Touch& touch : it_.touches[it_.order[k].index()]) {
+    const std::size_t s = touch.storage.index();
+    if (!touch.writes || !is_movable(s) || it_.bytes[s] == 0 || it_.writers[s].size() > 1) continue;
+    Terms twice = {{program_.add_real(0, 1), 1}, {again_[t][k], -1}};
+    const int extra = twice.front().first;
+    if (i > 0) twice.emplace_back(present_[t][i - 1][s], -1);
+    if (i == 0 && enters_[t][s] >= 0) twice.emplace_back(enters_[t][s], -1);
+    program_.add_row(twice, -1);
+    row.emplace_back(extra, -static_cast<double>(it_.bytes[s]) / byte_unit_);
+  }
+}
+
+void OptimalModel::add_bytes(std::size_t t) {
+  const graph::Graph& graph = *it_.graph;
+  const std::int64_t fixed = fixed_bytes(t);
   const OpId now = it_.order[t];
   const StorageId given = graph.inplace_storage(now);
   const bool vanishes = given.valid() && !graph.live_at_end(given) &&
@@ -205,18 +229,7 @@ void OptimalModel::add_bytes(std::size_t t) {
     } else {
       if (workspace > 0)
         row.emplace_back(again_[t][k], -static_cast<double>(workspace) / byte_unit_);
-      for (const Touch& touch : it_.touches[o.index()]) {
-        const std::size_t s = touch.storage.index();
-        if (!touch.writes || !is_movable(s) || it_.bytes[s] == 0 || it_.writers[s].size() > 1)
-          continue;
-        // A second result that is there already is written beside it and thrown away.
-        Terms twice = {{program_.add_real(0, 1), 1}, {again_[t][k], -1}};
-        const int extra = twice.front().first;
-        if (i > 0) twice.emplace_back(present_[t][i - 1][s], -1);
-        if (i == 0 && enters_[t][s] >= 0) twice.emplace_back(enters_[t][s], -1);
-        program_.add_row(twice, -1);
-        row.emplace_back(extra, -static_cast<double>(it_.bytes[s]) / byte_unit_);
-      }
+      add_second_results(t, i, row);
     }
     program_.add_row(row, -static_cast<double>(room) / byte_unit_);
   }

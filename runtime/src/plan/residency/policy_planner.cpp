@@ -146,7 +146,7 @@ Found& PolicyPlanner::add(std::size_t order, RungResult result, std::int64_t lev
   found.order = order;
   found.problem = &problems_[order];
   found.decisions = std::move(result.given);
-  found.replay = std::move(result.options);
+  found.replay = result.options;
   const bool is_tight = is_ours() && next_rung_ < first_rung_ + kTightRungs;
   found.fit = {level_bytes, is_large() ? 0 : is_tight ? kTightNodes : kNodes};
   found.least_budget_bytes = level_bytes;
@@ -239,6 +239,7 @@ void PolicyPlanner::make_ladder() {
   const double high = movable(bounds_.stock_peak_bytes);
   const std::size_t rungs = is_large() ? kRungsOfLarge : kRungs;
   std::vector<double> levels;
+  levels.reserve(rungs + std::size(kLowOfLarge));
   for (std::size_t i = 0; i < rungs; ++i)
     levels.push_back(low *
                      std::pow(high / low, static_cast<double>(i) / static_cast<double>(rungs)));

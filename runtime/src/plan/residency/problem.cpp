@@ -197,7 +197,8 @@ class ProblemMaker {
     return align_up(problem_.workspace_bytes[o.index()], alignment());
   }
 
-  void add_largest_op() {
+  // By place in the order: how the bytes that cannot leave change there.
+  std::vector<std::int64_t> pinned_changes() const {
     std::vector<std::int64_t> pinned_change(problem_.order.size() + 1);
     for (std::size_t i = 0; i < graph_.storage_count(); ++i) {
       if (problem_.is_pinned[i] == 0 && !graph_.live_at_end(StorageId(i))) continue;
@@ -210,6 +211,11 @@ class ProblemMaker {
       pinned_change[std::size_t(from)] += problem_.bytes[i];
       if (!stays) pinned_change[std::size_t(last) + 1] -= problem_.bytes[i];
     }
+    return pinned_change;
+  }
+
+  void add_largest_op() {
+    const std::vector<std::int64_t> pinned_change = pinned_changes();
     std::int64_t pinned = 0;
     for (std::size_t i = 0; i < problem_.order.size(); ++i) {
       pinned += pinned_change[i];

@@ -109,25 +109,28 @@ class Replay {
     }
     for (const Step& step : plan_.steps) {
       ++at_;
-      if (step.op.valid() != (step.kind == StepKind::kRun || step.kind == StepKind::kRecompute))
-        fail(PlanFault::kForm, "an op where none belongs, or none where one does");
-      if (!step.op.valid()) {
-        check_id(step.instance);
-      } else if (step.op.index() >= graph_.op_count() ||
-                 step.touched.size() != graph_.touched(step.op).size()) {
-        fail(PlanFault::kForm, "an op that does not exist, or not one instance a storage");
-      }
-      for (std::size_t i = 0; i < step.touched.size(); ++i) {
-        if (!step.touched[i].valid()) continue;
-        check_id(step.touched[i]);
-        if (storage_of(step.touched[i]) != graph_.touched(step.op)[i])
-          fail(PlanFault::kForm, say(step.touched[i]) + " stands for another storage");
-      }
-      for (const std::int32_t wait : step.waits)
-        if (wait < 0 || wait >= at_ || plan_.steps[std::size_t(wait)].kind == StepKind::kFree)
-          fail(PlanFault::kForm, fmt::format("waits for {}, which is no earlier step", wait));
+      check_form(step);
     }
     at_ = -1;
+  }
+  void check_form(const Step& step) const {
+    if (step.op.valid() != (step.kind == StepKind::kRun || step.kind == StepKind::kRecompute))
+      fail(PlanFault::kForm, "an op where none belongs, or none where one does");
+    if (!step.op.valid()) {
+      check_id(step.instance);
+    } else if (step.op.index() >= graph_.op_count() ||
+               step.touched.size() != graph_.touched(step.op).size()) {
+      fail(PlanFault::kForm, "an op that does not exist, or not one instance a storage");
+    }
+    for (std::size_t i = 0; i < step.touched.size(); ++i) {
+      if (!step.touched[i].valid()) continue;
+      check_id(step.touched[i]);
+      if (storage_of(step.touched[i]) != graph_.touched(step.op)[i])
+        fail(PlanFault::kForm, say(step.touched[i]) + " stands for another storage");
+    }
+    for (const std::int32_t wait : step.waits)
+      if (wait < 0 || wait >= at_ || plan_.steps[std::size_t(wait)].kind == StepKind::kFree)
+        fail(PlanFault::kForm, fmt::format("waits for {}, which is no earlier step", wait));
   }
 
   void start() {

@@ -184,6 +184,7 @@ class Converter {
   void convert_node(std::size_t i) {
     const Node& node = model_.nodes[i];
     std::vector<const Tensor*> inputs;
+    inputs.reserve(node.inputs.size());
     for (std::size_t k = 0; k < node.inputs.size(); ++k)
       inputs.push_back(find_tensor(i, k, node.inputs[k]));
     std::vector<Tensor> results;

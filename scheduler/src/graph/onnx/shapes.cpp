@@ -214,7 +214,7 @@ std::optional<Shape> flatten(const Node& node, const Operands& x) {
 }
 
 std::optional<Shape> reduce(const Node& node, const Operands& x) {
-  const auto in = x.shape(0);
+  auto in = x.shape(0);
   if (!in) return std::nullopt;
   const bool keep = node.integer("keepdims", 1) != 0;
   std::vector<bool> gone(in->size(), false);

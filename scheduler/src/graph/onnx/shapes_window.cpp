@@ -37,6 +37,20 @@ void check(const Window& w) {
     throw ShapeError("a window with a kernel, stride or dilation of 0");
 }
 
+struct Channels {
+  std::int64_t taken = 0;
+  std::int64_t given = 0;
+};
+
+Channels channels_of(const Node& node, const Shape& in, const Shape& weight) {
+  const std::int64_t group = node.integer("group", 1);
+  if (weight.size() != in.size() || group < 1)
+    throw ShapeError("a convolution with a weight of another rank or a group below 1");
+  const std::int64_t grouped = checked_multiply(weight[1], group);
+  if (node.kind == "ConvTranspose") return {weight[0], grouped};
+  return {grouped, weight[0]};
+}
+
 std::int64_t output_extent(const Window& w, bool ceil_mode, bool same_padding) {
   if (same_padding) return (w.in + w.stride - 1) / w.stride;
   const std::int64_t reach = checked_multiply(w.kernel - 1, w.dilation) + 1;
@@ -61,16 +75,13 @@ std::optional<Shape> window(const Node& node, const Operands& x) {
   if (in->size() < 3) throw ShapeError(fmt::format("{} of rank {}", node.kind, in->size()));
   const bool transposed = node.kind == "ConvTranspose";
   const bool convolution = transposed || node.kind == "Conv";
-  const std::int64_t group = node.integer("group", 1);
   const auto weight = x.shape(1);
   Shape kernel = node.integers("kernel_shape");
   if (convolution && !weight) return std::nullopt;
-  if (convolution && (weight->size() != in->size() || group < 1))
-    throw ShapeError("a convolution with a weight of another rank or a group below 1");
-  const std::int64_t taken =
-      convolution ? (transposed ? (*weight)[0] : checked_multiply((*weight)[1], group)) : (*in)[1];
-  if (taken != (*in)[1])
-    throw ShapeError(fmt::format("a convolution of {} channels over {}", taken, (*in)[1]));
+  Channels channels = {(*in)[1], (*in)[1]};
+  if (convolution) channels = channels_of(node, *in, *weight);
+  if (channels.taken != (*in)[1])
+    throw ShapeError(fmt::format("a convolution of {} channels over {}", channels.taken, (*in)[1]));
   if (kernel.empty() && convolution) kernel.assign(weight->begin() + 2, weight->end());
   if (kernel.size() != in->size() - 2) throw ShapeError("a kernel of another rank");
   const auto strides = node.integers("strides");
@@ -81,9 +92,7 @@ std::optional<Shape> window(const Node& node, const Operands& x) {
   const Attribute* const auto_pad = node.attribute("auto_pad");
   const bool same = auto_pad != nullptr && auto_pad->text.starts_with("SAME");
   const bool valid = auto_pad != nullptr && auto_pad->text == "VALID";
-  Shape out = {(*in)[0], transposed    ? checked_multiply((*weight)[1], group)
-                         : convolution ? (*weight)[0]
-                                       : (*in)[1]};
+  Shape out = {(*in)[0], channels.given};
   for (std::size_t i = 0; i < kernel.size(); ++i) {
     Window w = {(*in)[i + 2],           kernel[i], at_or(strides, i, 1),
                 at_or(dilations, i, 1), 0,         at_or(output_padding, i, 0)};
