@@ -8,9 +8,10 @@
 // (no session: the counting allocator alone). Stock's steps use LibTorch's own allocator. Prints
 // one JSON object a budget.
 #include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -109,7 +110,8 @@ Timed time_pairs(const std::function<float()>& stock_step, const std::function<f
     if (i % 2 == 0) run_stock();
     const double ours = seconds([&] { our_loss = our_step(); });
     if (i % 2 == 1) run_stock();
-    timed.identical &= std::memcmp(&stock_loss, &our_loss, sizeof(float)) == 0;
+    timed.identical &=
+        std::bit_cast<std::uint32_t>(stock_loss) == std::bit_cast<std::uint32_t>(our_loss);
     if (i < kWarmUp) continue;
     timed.ratios.push_back(ours / stock);
     timed.stock_seconds.push_back(stock);

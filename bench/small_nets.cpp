@@ -289,6 +289,7 @@ int main(int argc, char** argv) {
     const std::lock_guard guard(lock);
     seconds.insert(seconds.end(), mine.begin(), mine.end());
   };
+  workers.reserve(static_cast<std::size_t>(threads));
   for (int i = 0; i < threads; ++i) workers.emplace_back(work);
   for (std::thread& worker : workers) worker.join();
   std::sort(seconds.begin(), seconds.end());

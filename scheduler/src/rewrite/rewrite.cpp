@@ -368,6 +368,7 @@ Rewritten rewrite_where_it_pays(const Graph& graph, const Solve& solve,
   if (options.exact_only) std::erase_if(chosen, [](const Candidate& c) { return !c.exact; });
   const auto attempt = [&](const std::vector<Candidate>& subset, std::int64_t most) {
     std::vector<OpId> ops;
+    ops.reserve(subset.size());
     for (const Candidate& c : subset) ops.push_back(c.op);
     Graph rewritten = apply_at(graph, ops);
     order::OrderResult solved = solve(rewritten);

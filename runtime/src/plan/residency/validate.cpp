@@ -80,6 +80,7 @@ class Replay {
 
  private:
   [[noreturn]] static void fail(PlanFault fault, std::string message) {
+    // NOLINTNEXTLINE(bugprone-std-exception-baseclass): run() catches it
     throw Fault{fault, std::move(message)};
   }
   std::int64_t aligned(std::int64_t bytes) const { return align_up(bytes, plan_.alignment_bytes); }

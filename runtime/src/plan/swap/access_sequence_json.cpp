@@ -104,6 +104,7 @@ class SequenceReader {
 
   const Json& list(const Json& value, const std::string& place) const {
     if (!value.is_array()) fail(place, "is not a list");
+    // NOLINTNEXTLINE(bugprone-return-const-ref-from-parameter): a part of the document
     return value;
   }
 
