@@ -10,6 +10,7 @@
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/id.h"
 #include "plimsoll/base/interval.h"
+#include "plimsoll/base/nearest_name.h"
 #include "plimsoll/base/size.h"
 
 namespace plimsoll {
@@ -101,6 +102,12 @@ TEST(Error, CarriesItsFigures) {
   EXPECT_THAT(memory.what(), HasSubstr("requested 1 bytes, live 2, limit 3, largest free 4"));
   EXPECT_STREQ(HostOutOfMemory("no figures are known", {}).what(), "no figures are known");
   EXPECT_THROW(PLIMSOLL_CHECK(1 == 2, "sums"), InternalError);
+}
+
+TEST(NearestName, IsTheOneOfLeastEditDistanceAndTheFirstOfEquals) {
+  EXPECT_EQ(nearest_name("trian", {"verify", "train", "plan"}), "train");
+  EXPECT_EQ(nearest_name("", {"ab", "c", "d"}), "c");
+  EXPECT_THROW(nearest_name("x", {}), InternalError);
 }
 
 }  // namespace

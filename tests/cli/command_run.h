@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -23,9 +24,10 @@ struct CommandRun {
   Json json() const { return Json::parse(out); }
 };
 
-inline CommandRun run(const std::vector<std::string>& words) {
+inline CommandRun run(const std::vector<std::string>& words,
+                      const std::function<void(Commands&)>& add = add_commands) {
   Commands commands;
-  add_commands(commands);
+  add(commands);
   std::vector<const char*> arguments = {"plimsoll"};
   for (const std::string& word : words) arguments.push_back(word.c_str());
   ::testing::internal::CaptureStdout();

@@ -89,6 +89,19 @@ TEST(Program, InfeasibleBudgetIsInTheJson) {
   EXPECT_EQ(result["pinned_by"], "op c");
 }
 
+TEST(Program, AHintEndsTheLineOfTheErrorAndIsInTheJson) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  run_probe({"probe", "--json", "-"}, [](Console&, Json& result) -> ExitCode {
+    result["hint"] = "write more";
+    throw InfeasibleBudget(10, 30, "op c");
+  });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "plimsoll probe: a budget of 10 B cannot work: it takes 30 B, pinned by op c (10 bytes "
+            "asked, 30 bytes needed); write more\n");
+  EXPECT_EQ(Json::parse(::testing::internal::GetCapturedStdout())["hint"], "write more");
+}
+
 TEST(Program, UnwritableJsonIsRefusedBeforeTheWork) {
   ::testing::internal::CaptureStderr();
   bool ran = false;

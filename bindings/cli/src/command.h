@@ -30,7 +30,9 @@ enum ExitCode : int {
 
 // One command. declare() binds flags to members, run() works and fills `result` with its JSON keys
 // (the program adds command, version and libtorch, and writes it also when run() returns
-// kCheckFailed). Errors are thrown as plimsoll::Error and mapped to exit codes by the program.
+// kCheckFailed). `seed` and `threads` stand in it already, null and 1: what draws random numbers or
+// runs on more threads says so. Errors are thrown as plimsoll::Error and mapped to exit codes by
+// the program; a `hint` put into `result` before ends their line.
 class Command {
  public:
   virtual ~Command() = default;
@@ -44,8 +46,8 @@ class Command {
 
 using Commands = std::vector<std::unique_ptr<Command>>;
 
-// Adds the commands that need no LibTorch, and those that do (or, in a build without it, commands
-// that say so). Defined once each for the build's kind.
+// Adds the commands that need no LibTorch, and those that do: in a build without it, commands that
+// say so, and a `doctor` that says what it can. Defined once each for the build's kind.
 void add_commands(Commands& commands);
 void add_torch_commands(Commands& commands);
 

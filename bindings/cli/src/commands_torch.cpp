@@ -2,6 +2,7 @@
 #include "plimsoll/version.h"
 
 #include "command.h"
+#include "doctor_command.h"
 #include "torch_commands.h"
 
 namespace plimsoll::cli {
@@ -9,7 +10,7 @@ namespace plimsoll::cli {
 void add_torch_commands(Commands& commands) {
   commands.push_back(make_train_command());
   commands.push_back(make_models_command());
-  commands.push_back(make_doctor_command());
+  commands.push_back(make_doctor_command(find_libtorch_facts));
 }
 
 std::string built_with_libtorch() { return libtorch_version(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <utility>
 
+#include <ATen/Parallel.h>
 #include <spdlog/fmt/fmt.h>
 
 #include "plimsoll/base/error.h"
@@ -35,6 +36,7 @@ class ModelsCommand : public Command {
     app.add_option("model", model_, "Only this one, with these keys")->type_name("MODEL");
   }
   ExitCode run(Console& console, Json& result) override {
+    result["threads"] = at::get_num_threads();
     Json list = Json::array();
     if (!model_.empty()) {
       const models::Settings settings = models::parse_model(model_);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <map>
 #include <new>
 #include <string>
+#include <vector>
 
 #include <spdlog/fmt/fmt.h>
 
@@ -11,6 +13,7 @@
 #include "plimsoll/base/output_file.h"
 
 #include "command.h"
+#include "usage_error.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -112,7 +115,8 @@ void check_standard_output() {
 // The first error is the one that counts: where the JSON fails too, that is one line more.
 void report_error(const Error& error, const Command& command, const CommonFlags& flags,
                   Console& console, Json& result) {
-  console.warn(fmt::format("plimsoll {}: {}", command.name(), error.what()));
+  const std::string hint = result.contains("hint") ? "; " + result["hint"].get<std::string>() : "";
+  console.warn(fmt::format("plimsoll {}: {}{}", command.name(), error.what(), hint));
   describe(error, result);
   if (error.code() != ErrorCode::kInfeasibleBudget && flags.json != "-") return;
   // Behind a document that was cut a second one makes neither readable.
@@ -171,15 +175,21 @@ int run_program(int argc, const char* const* argv, Commands commands, const std:
     }
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kBadUsage;
+    if (error.get_exit_code() == 0) return app.exit(error) == 0 ? kDone : kOurBug;
+    const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    fmt::print(stderr, "{}\n", usage_error(app, error, words));
+    return kBadUsage;
   } catch (const std::exception& error) {
     fmt::print(stderr, "plimsoll: {}\n", error.what());
     return kOurBug;
   }
   try {
     Console::take_signals();
-    Json result = {
-        {"command", chosen->name()}, {"version", PLIMSOLL_VERSION}, {"libtorch", libtorch}};
+    Json result = {{"command", chosen->name()},
+                   {"version", PLIMSOLL_VERSION},
+                   {"libtorch", libtorch},
+                   {"seed", nullptr},
+                   {"threads", 1}};
     return run_command(*chosen, flags, *app.get_subcommands().front(), result);
   } catch (const std::exception& error) {
     fmt::print(stderr, "plimsoll {}: unexpected: {}\n", chosen->name(), error.what());

@@ -53,8 +53,17 @@ Json outside_json(const SessionReport& report, bool is_in_arena) {
           {"rest_of_process_bytes", std::max<std::int64_t>(0, resident_process_bytes() - known)}};
 }
 
+// Who writes --budget 33 may have meant a share; "" where that cannot be.
+std::string budget_hint(const std::string& budget) {
+  if (budget.empty() || budget.find_first_not_of("0123456789") != std::string::npos) return "";
+  if (budget.size() > 3 || std::stoi(budget) > 100) return "";
+  return fmt::format("{} is bytes; for a share of stock's peak write {}%", budget, budget);
+}
+
 class TrainCommand : public Command {
  public:
+  explicit TrainCommand(TestingAfterStep testing_after_step)
+      : testing_after_step_(std::move(testing_after_step)) {}
   std::string name() const override { return "train"; }
   std::string summary() const override { return "Trains a model inside a memory budget"; }
   std::vector<std::string> examples() const override {
@@ -73,8 +82,9 @@ class TrainCommand : public Command {
   ExitCode run_training(Console& console, Json& result) const;
   train::Data open_data(data::Split split) const;
   Budget resolve_budget(const TrainPlan& plan, const train::Data& data, Console& console) const;
+  // Called while the shortage is being handled; throws what the user is told.
   [[noreturn]] void refuse_budget(const TrainPlan& plan, const train::Data& data, Budget budget,
-                                  const DeviceOutOfMemory& cause, Console& console) const;
+                                  Console& console, Json& result) const;
   void train_steps(const TrainPlan& plan, TrainRun& run, TrainRecord& record,
                    Console& console) const;
   void describe(const TrainPlan& plan, TrainRun& run, const Budget& budget,
@@ -84,6 +94,7 @@ class TrainCommand : public Command {
   void print_summary(const TrainRecord& record, const Json& result, Console& console) const;
 
   TrainFlags flags_;
+  TestingAfterStep testing_after_step_;
 };
 
 train::Data TrainCommand::open_data(data::Split split) const {
@@ -120,20 +131,27 @@ TrainCommand::Budget TrainCommand::resolve_budget(const TrainPlan& plan, const t
 }
 
 void TrainCommand::refuse_budget(const TrainPlan& plan, const train::Data& data, Budget budget,
-                                 const DeviceOutOfMemory& cause, Console& console) const {
+                                 Console& console, Json& result) const {
+  if (const std::string hint = budget_hint(flags_.budget); !hint.empty()) result["hint"] = hint;
   console.progress("search the least budget", 0, 1);
   if (!budget.stock)
     budget.stock = train::measure_stock(plan.options, data, Console::throw_if_interrupted);
+  result["stock_peak_bytes"] = budget.stock->peak_bytes;
   if (plan.level == TrainLevel::kAllocator) {
-    // The first step of a process needs a little more than the peak of those after it.
+    result["peak_op"] = budget.stock->peak_op;
+    result["peak_op_bytes"] = budget.stock->peak_op_bytes;
     const std::string& peak_op = budget.stock->peak_op;
+    // The first step of a process needs a little more than the peak of those after it.
     throw InfeasibleBudget(budget.bytes, std::max(budget.stock->peak_bytes, budget.bytes + 64),
-                           peak_op.empty() ? "a call between operators" : peak_op);
+                           fmt::format("{} (allocates {} bytes at the step's peak)",
+                                       peak_op.empty() ? "a call between operators" : peak_op,
+                                       budget.stock->peak_op_bytes));
   }
   const train::MinimumBudget minimum = train::find_minimum_budget(
       plan.options, data, plan.session, budget.stock->peak_bytes, Console::throw_if_interrupted);
   // A budget the search finds enough and the run did not is a fault of ours: show the cause.
-  if (minimum.budget_bytes <= budget.bytes) throw DeviceOutOfMemory(cause);
+  if (minimum.budget_bytes <= budget.bytes) throw;
+  result["lower_bound_bytes"] = minimum.lower_bound_bytes;
   throw InfeasibleBudget(
       budget.bytes, minimum.budget_bytes,
       fmt::format("{} ({} bytes)", minimum.pinned_by, minimum.lower_bound_bytes));
@@ -146,6 +164,7 @@ void TrainCommand::train_steps(const TrainPlan& plan, TrainRun& run, TrainRecord
   for (std::int64_t step = 0; step < steps; ++step) {
     Console::throw_if_interrupted();
     run.step(record);
+    if (testing_after_step_) testing_after_step_(step + 1, run.trainer());
     std::string detail = fmt::format("loss {:.4f}", record.losses.back());
     if (!record.moved_bytes.empty()) {
       detail +=
@@ -160,8 +179,6 @@ void TrainCommand::train_steps(const TrainPlan& plan, TrainRun& run, TrainRecord
 void TrainCommand::describe(const TrainPlan& plan, TrainRun& run, const Budget& budget,
                             const TrainRecord& record, Json& result) const {
   const SessionReport& report = record.report;
-  result["seed"] = plan.options.seed;
-  result["threads"] = at::get_num_threads();
   result["model"] = run.trainer().canonical_model();
   result["parameters"] = models::parameter_count(run.trainer().model());
   result["data"] = flags_.data;
@@ -250,6 +267,8 @@ void TrainCommand::print_summary(const TrainRecord& record, const Json& result,
 ExitCode TrainCommand::run_training(Console& console, Json& result) const {
   const TrainPlan plan = check_train_flags(flags_);
   if (plan.threads > 0) at::set_num_threads(plan.threads);
+  result["seed"] = plan.options.seed;
+  result["threads"] = at::get_num_threads();
   const train::Data data = open_data(data::Split::kTrain);
   const bool evaluates = flags_.evaluate || plan.epochs > 0;
   const train::Data test = evaluates ? open_data(data::Split::kTest) : nullptr;
@@ -264,9 +283,9 @@ ExitCode TrainCommand::run_training(Console& console, Json& result) const {
   TrainRecord record;
   try {
     train_steps(plan, *run, record, console);
-  } catch (const DeviceOutOfMemory& error) {
+  } catch (const DeviceOutOfMemory&) {
     run.reset();  // one session at a time, and the search needs the memory
-    refuse_budget(plan, data, budget, error, console);
+    refuse_budget(plan, data, budget, console, result);
   }
   describe(plan, *run, budget, record, result);
   if (evaluates) result["accuracy"] = run->evaluate(*test, Console::throw_if_interrupted);
@@ -295,6 +314,8 @@ ExitCode TrainCommand::run(Console& console, Json& result) {
 
 }  // namespace
 
-std::unique_ptr<Command> make_train_command() { return std::make_unique<TrainCommand>(); }
+std::unique_ptr<Command> make_train_command(TestingAfterStep testing_after_step) {
+  return std::make_unique<TrainCommand>(std::move(testing_after_step));
+}
 
 }  // namespace plimsoll::cli

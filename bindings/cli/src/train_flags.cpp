@@ -2,6 +2,7 @@
 #include "train_flags.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <filesystem>
 #include <system_error>
@@ -11,21 +12,40 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/base/nearest_name.h"
 #include "plimsoll/base/output_file.h"
 #include "plimsoll/models/spec.h"
 #include "plimsoll/pool/file_tier.h"
 
+#include "level_names.h"
+
 namespace plimsoll::cli {
 namespace {
 
-bool is_one_of(const std::string& word, const std::vector<std::string>& words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+using Words = std::vector<std::string>;
+
+template <std::size_t n>
+Words words_of(const std::array<const char*, n>& names) {
+  return {names.begin(), names.end()};
+}
+
+template <std::size_t n>
+bool is_one_of(const std::string& word, const std::array<const char*, n>& names) {
+  return std::find(names.begin(), names.end(), word) != names.end();
+}
+
+// "a, b or c"
+std::string choice_of(const Words& words) {
+  std::string text = words.front();
+  for (std::size_t i = 1; i < words.size(); ++i)
+    text += (i + 1 < words.size() ? ", " : " or ") + words[i];
+  return text;
 }
 
 [[noreturn]] void refuse_word(const std::string& flag, const std::string& value,
-                              const std::vector<std::string>& words, const std::string& right) {
+                              const Words& words) {
   throw InvalidArgument(fmt::format("{}: '{}' is unknown, the nearest is '{}'; write {}", flag,
-                                    value, models::nearest_name(value, words), right));
+                                    value, nearest_name(value, words), choice_of(words)));
 }
 
 TrainLevel parse_level(const TrainFlags& flags, const SizeSpec& budget) {
@@ -33,30 +53,29 @@ TrainLevel parse_level(const TrainFlags& flags, const SizeSpec& budget) {
     return budget.kind == SizeSpec::Kind::kNone ? TrainLevel::kAllocator : TrainLevel::kEager;
   if (flags.level == "allocator") return TrainLevel::kAllocator;
   if (flags.level == "eager") return TrainLevel::kEager;
-  if (is_one_of(flags.level, {"planned", "guided", "captured"})) {
+  if (is_one_of(flags.level, kLaterLevels)) {
     throw InvalidArgument(
         fmt::format("--level: '{}' comes later; there are auto, allocator and eager", flags.level));
   }
-  refuse_word("--level", flags.level, {"auto", "allocator", "eager"}, "auto, allocator or eager");
+  refuse_word("--level", flags.level, words_of(kLevels));
 }
 
 EvictionOrder parse_policy(const TrainFlags& flags) {
   if (flags.policy == "auto" || flags.policy == "offload-only") return EvictionOrder::kNextUse;
   if (flags.policy == "lru") return EvictionOrder::kLeastRecentlyUsed;
-  if (is_one_of(flags.policy, {"none", "liveness", "superneurons", "recompute-only", "optimal"})) {
+  if (is_one_of(flags.policy, kLaterPolicies)) {
     throw InvalidArgument(fmt::format(
         "--policy: '{}' comes later, with the planned levels; there are auto, offload-only and lru",
         flags.policy));
   }
-  refuse_word("--policy", flags.policy, {"auto", "offload-only", "lru"},
-              "auto, offload-only or lru");
+  refuse_word("--policy", flags.policy, words_of(kPolicies));
 }
 
 train::OptimizerKind parse_optimizer(const std::string& name) {
   if (name == "sgd") return train::OptimizerKind::kSgd;
   if (name == "adam") return train::OptimizerKind::kAdam;
   if (name == "adamw") return train::OptimizerKind::kAdamW;
-  refuse_word("--optimizer", name, {"sgd", "adam", "adamw"}, "sgd, adam or adamw");
+  refuse_word("--optimizer", name, {"sgd", "adam", "adamw"});
 }
 
 // A flag that would do nothing is refused, not passed over.
@@ -169,7 +188,8 @@ void TrainFlags::declare(CLI::App& app) {
       ->type_name("SIZE");
   app.add_option("--spill", spill, "A folder for what exceeds the host limit")->type_name("DIR");
   app.add_flag("--against-stock", against_stock,
-               "Also run stock LibTorch, steps interleaved, and compare every bit");
+               "Also run stock LibTorch, steps interleaved, and compare every bit (time_ratio is "
+               "against stock on a heap whose bytes are counted)");
   app.add_flag("--evaluate", evaluate, "Name the accuracy on the test set after training");
   app.add_option("--save", save, "Save the run at its end")->type_name("FILE");
   app.add_option("--resume", resume, "Take up a saved run, bit for bit")->type_name("RUN");

@@ -9,6 +9,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/base/nearest_name.h"
 
 namespace plimsoll::models {
 namespace {
@@ -80,21 +81,6 @@ bool is_valid(const KeyInfo& key, const std::string& value) {
       return std::find(key.choices.begin(), key.choices.end(), value) != key.choices.end();
   }
   return false;
-}
-
-// Levenshtein's distance, one row at a time.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      diagonal = above;
-    }
-  }
-  return row.back();
 }
 
 const ModelInfo& find_model(const std::string& name) {
@@ -190,14 +176,6 @@ Settings parse_model(std::string_view text) {
   const ModelInfo& info = find_model(std::string(text.substr(0, colon)));
   if (colon == std::string_view::npos) return {info, {}};
   return {info, parse_keys(info, text.substr(colon + 1))};
-}
-
-std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates) {
-  PLIMSOLL_CHECK(!candidates.empty(), "nothing to choose the nearest name from");
-  return *std::min_element(candidates.begin(), candidates.end(),
-                           [&](const std::string& a, const std::string& b) {
-                             return edit_distance(word, a) < edit_distance(word, b);
-                           });
 }
 
 }  // namespace plimsoll::models

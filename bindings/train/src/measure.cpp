@@ -2,6 +2,7 @@
 #include "plimsoll/train/measure.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <c10/util/Exception.h>
@@ -38,6 +39,14 @@ Attempt attempt(const TrainOptions& options, const Data& data,
   }
   result.report = session.report();
   return result;
+}
+
+// The allocation that made the peak: of all that lived then the last.
+PeakOwner newest_at_peak() {
+  PeakOwner newest;
+  for (const PeakOwner& owner : peak_owners(std::numeric_limits<std::size_t>::max()))
+    if (owner.ordinal >= newest.ordinal) newest = owner;
+  return newest;
 }
 
 // What `work` returns; an error of LibTorch's about memory says whose memory it was.
@@ -83,6 +92,7 @@ StockMeasure measure_stock(const TrainOptions& options, const Data& data, const 
     const AllocatorStatistics statistics = allocator_statistics();
     measure.peak_bytes = statistics.peak_bytes - before;
     measure.peak_op = statistics.peak_op;
+    measure.peak_op_bytes = newest_at_peak().bytes;
     measure.persistent_bytes = statistics.live_bytes - before;
   }
   return measure;

@@ -58,8 +58,9 @@ InvalidFile::InvalidFile(std::string file, std::string position, const std::stri
 InfeasibleBudget::InfeasibleBudget(std::int64_t budget_bytes, std::int64_t minimum_budget_bytes,
                                    std::string pinned_by)
     : Error(ErrorCode::kInfeasibleBudget,
-            fmt::format("a budget of {} cannot work: {} needs {} ({} bytes asked, {} bytes needed)",
-                        format_size(budget_bytes), pinned_by, format_size(minimum_budget_bytes),
+            fmt::format("a budget of {} cannot work: it takes {}, pinned by {} ({} bytes asked, "
+                        "{} bytes needed)",
+                        format_size(budget_bytes), format_size(minimum_budget_bytes), pinned_by,
                         budget_bytes, minimum_budget_bytes)),
       budget_bytes_(budget_bytes),
       minimum_budget_bytes_(minimum_budget_bytes),

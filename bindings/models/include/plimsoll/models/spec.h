@@ -73,7 +73,4 @@ const std::vector<ModelInfo>& model_list();
 // twice, a value that is no number, out of range or no choice (naming key, value and range).
 Settings parse_model(std::string_view text);
 
-// The candidate with the least edit distance to `word`; the first of equals.
-std::string nearest_name(std::string_view word, const std::vector<std::string>& candidates);
-
 }  // namespace plimsoll::models

@@ -16,7 +16,9 @@ using Data = std::shared_ptr<const data::Dataset>;
 
 struct StockMeasure {
   std::int64_t peak_bytes = 0;
+  // The operator whose allocation made the peak, "" outside of operators, and that allocation.
   std::string peak_op;
+  std::int64_t peak_op_bytes = 0;
   // Parameters, buffers, gradients that stay, optimizer state.
   std::int64_t persistent_bytes = 0;
 };
