@@ -159,8 +159,9 @@ std::vector<std::string> problems_of(const MachineFacts& facts) {
     problems.push_back("train and models do nothing: " + missing_libtorch());
   }
   if (facts.driver_error != 0) {
-    problems.push_back(fmt::format(
-        "the NVIDIA driver answers cuInit with error {}: training runs on the CPU", facts.driver_error));
+    problems.push_back(
+        fmt::format("the NVIDIA driver answers cuInit with error {}: training runs on the CPU",
+                    facts.driver_error));
   } else if (!facts.driver) {
     problems.emplace_back("no NVIDIA driver (libcuda.so.1): training runs on the CPU");
   } else if (facts.devices.empty()) {
