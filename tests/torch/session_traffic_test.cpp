@@ -25,7 +25,8 @@ Traffic steady_traffic(std::int64_t budget_bytes, EvictionOrder order) {
   nn::Sequential model = tower(16, 96);
   const Optimizer optimizer = sgd(*model);
   const torch::Tensor x = torch::randn({512, 96});
-  Session session({.budget_bytes = budget_bytes, .eviction_order = order, .overlap = Overlap::kOff});
+  Session session(
+      {.budget_bytes = budget_bytes, .eviction_order = order, .overlap = Overlap::kOff});
   for (int i = 0; i < 6; ++i) {
     const auto step = session.step();
     optimizer->zero_grad();
@@ -43,8 +44,7 @@ class SessionTraffic : public ::testing::TestWithParam<int> {};
 
 TEST_P(SessionTraffic, IsNearTheLeastAndBelowTheLeastRecentlyUsedOrders) {
   // All that the step keeps at once, from a run with room for it.
-  const std::int64_t peak =
-      steady_traffic(mib(64), EvictionOrder::kNextUse).report.peak_bytes;
+  const std::int64_t peak = steady_traffic(mib(64), EvictionOrder::kNextUse).report.peak_bytes;
   const std::int64_t budget = peak * GetParam() / 100;
   const Traffic planned = steady_traffic(budget, EvictionOrder::kNextUse);
   const Traffic recent = steady_traffic(budget, EvictionOrder::kLeastRecentlyUsed);
