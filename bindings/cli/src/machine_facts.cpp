@@ -111,8 +111,8 @@ void find_data(MachineFacts& facts) {
   }
 }
 
-template <std::size_t n>
-std::string joined(const std::array<const char*, n>& names) {
+template <std::size_t kCount>
+std::string joined(const std::array<const char*, kCount>& names) {
   std::string text;
   for (const char* name : names) text += (text.empty() ? "" : ", ") + std::string(name);
   return text;

@@ -24,13 +24,13 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-template <std::size_t n>
-Words words_of(const std::array<const char*, n>& names) {
+template <std::size_t kCount>
+Words words_of(const std::array<const char*, kCount>& names) {
   return {names.begin(), names.end()};
 }
 
-template <std::size_t n>
-bool is_one_of(const std::string& word, const std::array<const char*, n>& names) {
+template <std::size_t kCount>
+bool is_one_of(const std::string& word, const std::array<const char*, kCount>& names) {
   return std::find(names.begin(), names.end(), word) != names.end();
 }
 

@@ -91,7 +91,7 @@ const CLI::Option* option_in(const CLI::App& command, const std::string& text) {
 
 std::string right_value(const CLI::Option& option) {
   const std::string name = option.get_type_name();  // "INT:INT in [0 - 9]" with a range
-  const std::string type = name.substr(0, name.find(':'));
+  std::string type = name.substr(0, name.find(':'));
   if (type == "INT" || type == "UINT" || type == "N") return "a whole number";
   if (type == "FLOAT" || type == "X") return "a number";
   if (type == "S") return "a number of seconds";
@@ -99,7 +99,7 @@ std::string right_value(const CLI::Option& option) {
 }
 
 std::string bad_value(const CLI::App& command, const CLI::ParseError& error) {
-  const std::string text = error.what();
+  std::string text = error.what();
   const CLI::Option* option = option_in(command, text);
   if (option == nullptr) return text;
   const std::string name = option->get_name();
