@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+SKIPPED = 77  # tests/tools/CMakeLists.txt counts it as skipped
 CLEAN = "int twice(int n) { return 2 * n; }\n"
 # One violation of each kind of check, by the name that a finding has to carry.
 VIOLATIONS = {
@@ -129,7 +130,9 @@ def main():
     for problem in problems:
         print(problem)
     print(f"gates: {len(problems)} problems")
-    return 1 if problems else 0
+    if problems:
+        return 1
+    return 0 if check_tidy in checks else SKIPPED
 
 
 if __name__ == "__main__":

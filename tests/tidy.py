@@ -8,6 +8,7 @@ clean verdicts are kept, as empty files; headers of the system count as unchangi
 """
 
 import argparse
+import contextlib
 import functools
 import hashlib
 import json
@@ -56,8 +57,9 @@ def stamps_of(entries, root, tool, cache):
     """Returns {source: the file that exists where it was found clean as it is}; forgets what is old."""
     cache.mkdir(parents=True, exist_ok=True)
     for old in cache.iterdir():
-        if old.stat().st_mtime < time.time() - FORGET_AFTER_SECONDS:
-            old.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # another checkout's lint forgets too
+            if old.stat().st_mtime < time.time() - FORGET_AFTER_SECONDS:
+                old.unlink()
     return {e["file"]: cache / fingerprint(e, root, tool) for e in entries}
 
 
@@ -82,7 +84,7 @@ def look_at(entry, build, clang_tidy):
                           entry["file"]], capture_output=True, text=True, check=False)
     if run.returncode == 0:
         return []
-    return [f for f in FINDING.split(run.stdout) if f.strip()] or [run.stderr]
+    return [f for f in FINDING.split(run.stdout) if f.strip()] or [run.stderr.strip() or f"{entry['file']}: clang-tidy ended with {run.returncode} and said nothing"]
 
 
 def main():

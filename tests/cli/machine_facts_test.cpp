@@ -47,7 +47,8 @@ TEST(MachineFacts, WhatLibTorchLacksIsNamed) {
   expect_problem(facts, "no budget can be trusted: saw 3 operators");
   facts = good_machine();
   facts.libtorch->cuda_refusal = "device cuda: not held";
-  expect_problem(facts, "no session on a GPU, whether there is one or not: device cuda: not held");
+  expect_problem(facts,
+                 "training runs on the CPU, whether there is a GPU or not: device cuda: not held");
   facts = good_machine();
   facts.libtorch->can_forbid_pointers = false;
   expect_problem(facts, "strict_pointers is refused");
@@ -62,13 +63,13 @@ TEST(MachineFacts, WhatLibTorchLacksIsNamed) {
 TEST(MachineFacts, WhatTheMachineLacksIsNamed) {
   MachineFacts facts = good_machine();
   facts.driver.reset();
-  expect_problem(facts, "no NVIDIA driver (libcuda.so.1)");
+  expect_problem(facts, "there is no NVIDIA driver (libcuda.so.1)");
   facts.driver_error = 999;
   expect_problem(facts, "answers cuInit with error 999");
-  EXPECT_THAT(problems_of(facts), Not(Contains(HasSubstr("no NVIDIA driver"))));
+  EXPECT_THAT(problems_of(facts), Not(Contains(HasSubstr("is no NVIDIA driver"))));
   facts = good_machine();
   facts.devices.clear();
-  expect_problem(facts, "the NVIDIA driver knows no GPU");
+  expect_problem(facts, "the NVIDIA driver knows none");
   facts = good_machine();
   facts.cuda_toolkit.reset();
   expect_problem(facts, "no CUDA 13 runtime");
@@ -92,7 +93,7 @@ TEST(MachineFacts, AreThoseOfThisMachine) {
   pool::FileTierOptions options;
   options.folder = std::filesystem::temp_directory_path();
   EXPECT_EQ(facts.has_io_uring, pool::FileTier(options).uses_io_uring());
-  EXPECT_EQ(facts.devices.empty(), !std::filesystem::exists("/dev/nvidia0"));
+  EXPECT_TRUE(facts.devices.empty() || facts.driver) << "a GPU is found by its driver";
   EXPECT_EQ(facts.fashion_mnist_images > 0, facts.fashion_mnist_problem.empty());
 }
 

@@ -4,6 +4,7 @@ include("${CMAKE_CURRENT_LIST_DIR}/steps.cmake")
 set(prefix "${SCRATCH}/installed")
 set(build "${SCRATCH}/consumer-build")
 file(REMOVE_RECURSE "${prefix}" "${build}")
+file(MAKE_DIRECTORY "${SCRATCH}")
 
 set(compiler "-DCMAKE_CXX_COMPILER=${CXX}" "-DCMAKE_MAKE_PROGRAM=${NINJA}")
 step("configuring" ${CMAKE_COMMAND} -G Ninja -S "${SOURCE}" -B "${TREE}" ${compiler} "-DCMAKE_C_COMPILER=${CC}"

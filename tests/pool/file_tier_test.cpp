@@ -122,10 +122,10 @@ TEST_P(FileTierTest, GivesATypedErrorWhereTheFileCannotGrowAndThenGoesOn) {
   EXPECT_TRUE(tier.allocate(mib(1)).valid());
 }
 
-bool kernel_offers_rings() {
+bool kernel_offers_rings(int depth) {
 #if __has_include(<liburing.h>)
   io_uring_params parameters{};
-  const int ring = static_cast<int>(syscall(__NR_io_uring_setup, 1, &parameters));
+  const int ring = static_cast<int>(syscall(__NR_io_uring_setup, depth, &parameters));
   if (ring >= 0) close(ring);
   return ring >= 0;
 #else
@@ -134,7 +134,8 @@ bool kernel_offers_rings() {
 }
 
 TEST_P(FileTierTest, UsesARingWhereThereIsOneAndItMay) {
-  EXPECT_EQ(FileTier(options()).uses_io_uring(), GetParam() && kernel_offers_rings());
+  const int depth = options().queue_depth;
+  EXPECT_EQ(FileTier(options()).uses_io_uring(), GetParam() && kernel_offers_rings(depth));
 }
 
 // A file may not grow past a limit of the system: the kernel itself refuses.

@@ -80,6 +80,7 @@ class LayoutCommand final : public Command {
   }
 
   ExitCode run(Console& console, Json& result) override {
+    result["seed"] = seed_;
     const plan::LayoutOptions options = solver_options();
     if (!out_.empty()) check_writable(out_, "--out");
     if (!svg_.empty()) check_writable(svg_, "--svg");

@@ -59,11 +59,13 @@ void find_driver(MachineFacts& facts) {
   const auto init = driver.find<int (*)(unsigned)>("cuInit");
   const auto version = driver.find<int (*)(int*)>("cuDriverGetVersion");
   if (init == nullptr || version == nullptr) return;
-  facts.driver_error = init(0);
-  if (facts.driver_error != 0) return;
   int number = 0;
-  version(&number);
+  version(&number);  // needs no cuInit
   facts.driver = cuda_release(number);
+  constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE: all is well but for a GPU
+  const int error = init(0);
+  if (error != kNoDevice) facts.driver_error = error;
+  if (error != 0) return;
   const auto count = driver.find<int (*)(int*)>("cuDeviceGetCount");
   const auto get_name = driver.find<int (*)(char*, int, int)>("cuDeviceGetName");
   const auto total = driver.find<int (*)(std::size_t*, int)>("cuDeviceTotalMem_v2");
@@ -123,7 +125,7 @@ void add_libtorch_problems(const LibTorchFacts& libtorch, std::vector<std::strin
     problems.push_back("operators are not seen as they should, no budget can be trusted: " +
                        libtorch.self_test);
   if (!libtorch.cuda_refusal.empty())
-    problems.push_back("no session on a GPU, whether there is one or not: " +
+    problems.push_back("training runs on the CPU, whether there is a GPU or not: " +
                        libtorch.cuda_refusal);
   problems.push_back(fmt::format(
       "train --level {} and --policy {} come later; there are {}, and {}", joined(kLaterLevels),
@@ -160,12 +162,11 @@ std::vector<std::string> problems_of(const MachineFacts& facts) {
   }
   if (facts.driver_error != 0) {
     problems.push_back(
-        fmt::format("the NVIDIA driver answers cuInit with error {}: training runs on the CPU",
-                    facts.driver_error));
+        fmt::format("no GPU: the NVIDIA driver answers cuInit with error {}", facts.driver_error));
   } else if (!facts.driver) {
-    problems.emplace_back("no NVIDIA driver (libcuda.so.1): training runs on the CPU");
+    problems.emplace_back("no GPU: there is no NVIDIA driver (libcuda.so.1)");
   } else if (facts.devices.empty()) {
-    problems.emplace_back("the NVIDIA driver knows no GPU: training runs on the CPU");
+    problems.emplace_back("no GPU: the NVIDIA driver knows none");
   }
   if (!facts.cuda_toolkit)
     problems.emplace_back("no CUDA 13 runtime (libcudart.so.13): only the CPU can be used");

@@ -42,7 +42,8 @@ std::string without_command(const CLI::App& program, const std::vector<std::stri
 
 // "" where every word was understood.
 std::string unknown_word(const CLI::App& command, const std::vector<std::string>& words) {
-  const std::vector<std::string> unknown = command.remaining();
+  std::vector<std::string> unknown = command.remaining();
+  if (unknown.empty()) unknown = command.get_parent()->remaining();  // what stands behind "--"
   if (unknown.empty()) return "";
   const auto is_unknown = [&](const std::string& word) {
     return std::find(unknown.begin(), unknown.end(), word) != unknown.end();
@@ -98,6 +99,18 @@ std::string right_value(const CLI::Option& option) {
   return type;
 }
 
+// "0 to 9" of a text that ends in "not in range 0 to 9" or, of a later CLI11, "[0 - 9]".
+std::string range_in(const std::string& text) {
+  const std::string words = " not in range ";
+  const std::size_t place = text.find(words);
+  if (place == std::string::npos) return "";
+  std::string range = text.substr(place + words.size());
+  std::erase_if(range, [](char letter) { return letter == '[' || letter == ']'; });
+  if (const std::size_t dash = range.find(" - "); dash != std::string::npos)
+    range.replace(dash, 3, " to ");
+  return range;
+}
+
 std::string bad_value(const CLI::App& command, const CLI::ParseError& error) {
   std::string text = error.what();
   const CLI::Option* option = option_in(command, text);
@@ -114,10 +127,10 @@ std::string bad_value(const CLI::App& command, const CLI::ParseError& error) {
                        joined(values, "', '"));
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)
     return fmt::format("{}: '{}' must be {}", name, values.back(), right_value(*option));
-  const std::size_t range = text.find(" not in range ");
-  if (range != std::string::npos)
+  const std::string range = range_in(text);
+  if (!range.empty())
     return fmt::format("{}: '{}' must be {} from {}", name, values.back(), right_value(*option),
-                       text.substr(range + std::string(" not in range ").size()));
+                       range);
   return text;
 }
 

@@ -100,7 +100,7 @@ struct SessionReport {
   std::int64_t budget_bytes = 0;
   std::int64_t peak_bytes = 0;  // since the session began; never above the budget
   // Of these, what rounding up to the alignment took: at the peak, budget = what was asked for +
-  // this + foreign_bytes + free, to the byte.
+  // this + what was foreign then + free, to the byte.
   std::int64_t peak_waste_bytes = 0;
   std::string peak_op;
   // What is alive between steps: parameters, gradients kept, optimizer state, buffers.
