@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
 #include "plimsoll/base/error.h"
 #include "plimsoll/data/dataset.h"
@@ -113,13 +114,6 @@ void find_data(MachineFacts& facts) {
   }
 }
 
-template <std::size_t kCount>
-std::string joined(const std::array<const char*, kCount>& names) {
-  std::string text;
-  for (const char* name : names) text += (text.empty() ? "" : ", ") + std::string(name);
-  return text;
-}
-
 void add_libtorch_problems(const LibTorchFacts& libtorch, std::vector<std::string>& problems) {
   if (!libtorch.self_test.empty())
     problems.push_back("operators are not seen as they should, no budget can be trusted: " +
@@ -127,9 +121,10 @@ void add_libtorch_problems(const LibTorchFacts& libtorch, std::vector<std::strin
   if (!libtorch.cuda_refusal.empty())
     problems.push_back("training runs on the CPU, whether there is a GPU or not: " +
                        libtorch.cuda_refusal);
-  problems.push_back(fmt::format(
-      "train --level {} and --policy {} come later; there are {}, and {}", joined(kLaterLevels),
-      joined(kLaterPolicies), joined(kLevels), joined(kPolicies)));
+  problems.push_back(
+      fmt::format("train --level {} and --policy {} come later; there are {}, and {}",
+                  fmt::join(kLaterLevels, ", "), fmt::join(kLaterPolicies, ", "),
+                  fmt::join(kLevels, ", "), fmt::join(kPolicies, ", ")));
   if (!libtorch.can_forbid_pointers)
     problems.emplace_back(
         "strict_pointers is refused: this LibTorch can make data_ptr() throw, but not take that "

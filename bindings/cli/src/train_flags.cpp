@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -22,30 +23,24 @@
 namespace plimsoll::cli {
 namespace {
 
-using Words = std::vector<std::string>;
+using Words = std::span<const char* const>;
 
-template <std::size_t kCount>
-Words words_of(const std::array<const char*, kCount>& names) {
-  return {names.begin(), names.end()};
-}
-
-template <std::size_t kCount>
-bool is_one_of(const std::string& word, const std::array<const char*, kCount>& names) {
-  return std::find(names.begin(), names.end(), word) != names.end();
+bool is_one_of(const std::string& word, Words words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 // "a, b or c"
-std::string choice_of(const Words& words) {
+std::string choice_of(Words words) {
   std::string text = words.front();
   for (std::size_t i = 1; i < words.size(); ++i)
-    text += (i + 1 < words.size() ? ", " : " or ") + words[i];
+    text += std::string(i + 1 < words.size() ? ", " : " or ") + words[i];
   return text;
 }
 
-[[noreturn]] void refuse_word(const std::string& flag, const std::string& value,
-                              const Words& words) {
+[[noreturn]] void refuse_word(const std::string& flag, const std::string& value, Words words) {
   throw InvalidArgument(fmt::format("{}: '{}' is unknown, the nearest is '{}'; write {}", flag,
-                                    value, nearest_name(value, words), choice_of(words)));
+                                    value, nearest_name(value, {words.begin(), words.end()}),
+                                    choice_of(words)));
 }
 
 TrainLevel parse_level(const TrainFlags& flags, const SizeSpec& budget) {
@@ -57,7 +52,7 @@ TrainLevel parse_level(const TrainFlags& flags, const SizeSpec& budget) {
     throw InvalidArgument(
         fmt::format("--level: '{}' comes later; there are auto, allocator and eager", flags.level));
   }
-  refuse_word("--level", flags.level, words_of(kLevels));
+  refuse_word("--level", flags.level, kLevels);
 }
 
 EvictionOrder parse_policy(const TrainFlags& flags) {
@@ -68,14 +63,16 @@ EvictionOrder parse_policy(const TrainFlags& flags) {
         "--policy: '{}' comes later, with the planned levels; there are auto, offload-only and lru",
         flags.policy));
   }
-  refuse_word("--policy", flags.policy, words_of(kPolicies));
+  refuse_word("--policy", flags.policy, kPolicies);
 }
+
+constexpr std::array kOptimizers = {"sgd", "adam", "adamw"};
 
 train::OptimizerKind parse_optimizer(const std::string& name) {
   if (name == "sgd") return train::OptimizerKind::kSgd;
   if (name == "adam") return train::OptimizerKind::kAdam;
   if (name == "adamw") return train::OptimizerKind::kAdamW;
-  refuse_word("--optimizer", name, {"sgd", "adam", "adamw"});
+  refuse_word("--optimizer", name, kOptimizers);
 }
 
 // A flag that would do nothing is refused, not passed over.

@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
 #include "plimsoll/base/nearest_name.h"
 
@@ -12,12 +13,6 @@ namespace plimsoll::cli {
 namespace {
 
 bool is_flag(const std::string& word) { return word.size() > 1 && word.front() == '-'; }
-
-std::string joined(const std::vector<std::string>& names, const std::string& separator = ", ") {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : separator) + name;
-  return text;
-}
 
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
@@ -32,12 +27,12 @@ std::string without_command(const CLI::App& program, const std::vector<std::stri
     commands.push_back(command->get_name());
   if (words.empty())
     return fmt::format("a command is missing; there are {} (`plimsoll --help` says more)",
-                       joined(commands));
+                       fmt::join(commands, ", "));
   if (is_flag(words.front()))
     return fmt::format("'{}' stands where the command should; there are {}, and --help, --version",
-                       words.front(), joined(commands));
+                       words.front(), fmt::join(commands, ", "));
   return fmt::format("'{}' is no command, the nearest is '{}'; there are {}", words.front(),
-                     nearest_name(words.front(), commands), joined(commands));
+                     nearest_name(words.front(), commands), fmt::join(commands, ", "));
 }
 
 // "" where every word was understood.
@@ -124,7 +119,7 @@ std::string bad_value(const CLI::App& command, const CLI::ParseError& error) {
                        option->get_type_name());
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)
     return fmt::format("{}: stands {} times ('{}'); write it once", name, values.size(),
-                       joined(values, "', '"));
+                       fmt::join(values, "', '"));
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)
     return fmt::format("{}: '{}' must be {}", name, values.back(), right_value(*option));
   const std::string range = range_in(text);

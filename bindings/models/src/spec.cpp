@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/nearest_name.h"
@@ -32,15 +33,6 @@ std::optional<Number> parse_number(std::string_view text) {
   return number;
 }
 
-std::string joined(const std::vector<std::string>& words, std::string_view separator) {
-  std::string text;
-  for (const std::string& word : words) {
-    if (!text.empty()) text += separator;
-    text += word;
-  }
-  return text;
-}
-
 std::string describe_range(const KeyInfo& key) {
   switch (key.kind) {
     case KeyInfo::Kind::kInteger:
@@ -51,7 +43,7 @@ std::string describe_range(const KeyInfo& key) {
       return fmt::format("whole numbers from {:.0f} to {:.0f} joined by dashes, such as {}",
                          key.minimum, key.maximum, key.default_value);
     case KeyInfo::Kind::kChoice:
-      return "one of " + joined(key.choices, ", ");
+      return fmt::format("one of {}", fmt::join(key.choices, ", "));
   }
   return "";
 }
@@ -110,7 +102,7 @@ std::map<std::string, std::string> parse_keys(const ModelInfo& info, std::string
       for (const KeyInfo& known : info.keys) names.push_back(known.name);
       throw InvalidArgument(fmt::format("model '{}': key '{}' is unknown; the nearest is '{}' ({})",
                                         info.name, key, nearest_name(key, names),
-                                        joined(names, ", ")));
+                                        fmt::join(names, ", ")));
     }
     if (!given.emplace(key, part.substr(equals + 1)).second)
       throw InvalidArgument(fmt::format("model '{}': key '{}' stands twice", info.name, key));

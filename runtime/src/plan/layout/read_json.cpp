@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 #include <spdlog/fmt/fmt.h>
+#include <spdlog/fmt/ranges.h>
 
 #include "plimsoll/base/error.h"
 #include "plimsoll/plan/layout_io.h"
